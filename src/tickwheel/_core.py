@@ -1,0 +1,50 @@
+"""The one place that chooses the core: compiled where it is there, else the pure-Python reference.
+
+`TICKWHEEL_CORE=cython` insists on the compiled one, `TICKWHEEL_CORE=python` on the reference.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from typing import TYPE_CHECKING
+
+__all__ = [
+    "IMPLEMENTATION",
+    "ReadyQueue",
+    "ReplayKernel",
+    "TaskState",
+    "TimerCore",
+    "TimerFront",
+    "TimerTable",
+    "TimerTask",
+    "TimingWheel",
+    "TooManyPending",
+]
+
+
+def _choose() -> str:
+    wanted = os.environ.get("TICKWHEEL_CORE", "")
+    if wanted not in ("", "cython", "python"):
+        raise ValueError(f"TICKWHEEL_CORE must be cython or python, got {wanted!r}")
+    if wanted:
+        return wanted
+    # Looked for, not tried: a compiled core that is there but broken is not passed over in silence.
+    return "cython" if importlib.util.find_spec("tickwheel._task") else "python"
+
+
+IMPLEMENTATION = _choose()
+
+if TYPE_CHECKING or IMPLEMENTATION == "cython":
+    try:
+        from tickwheel._table import ReplayKernel, TimerTable
+        from tickwheel._task import TaskState, TimerTask
+        from tickwheel._timer import ReadyQueue, TimerCore, TimerFront, TooManyPending
+        from tickwheel._wheel import TimingWheel
+    except ModuleNotFoundError as error:
+        raise ImportError(f"TICKWHEEL_CORE=cython, but the compiled core is not installed ({error})") from None
+else:
+    from tickwheel._reference.table import ReplayKernel, TimerTable
+    from tickwheel._reference.task import TaskState, TimerTask
+    from tickwheel._reference.timer import ReadyQueue, TimerCore, TimerFront, TooManyPending
+    from tickwheel._reference.wheel import TimingWheel
