@@ -1,0 +1,83 @@
+"""A cell: an operation, a peer, N pending timers, GC on or off. Measured in a process of its own,
+
+    python -m tickwheel.bench.cell PEER OPERATION N on|off SEED
+
+so that no peer inherits another's heap, specialised bytecode or garbage.
+"""
+import gc
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+
+from tickwheel.bench import bulk, micro
+from tickwheel.bench.peers import PEERS
+
+ENOUGH_OPERATIONS = 200_000     # batches are repeated until so many are done,
+ENOUGH_S = 4.0                  # or so much time has passed
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    peer: str
+    operation: str
+    n: int
+    gc: str                     # "on" | "off"
+
+    def measure(self, seed: int) -> "Sample":
+        """One round, in a fresh process. RuntimeError: it failed; the message is its last line."""
+        core = PEERS[self.peer].core if self.peer in PEERS else None
+        ended = subprocess.run(
+            [sys.executable, "-m", "tickwheel.bench.cell",
+             self.peer, self.operation, str(self.n), self.gc, str(seed)],
+            env=os.environ | ({"TICKWHEEL_CORE": core} if core else {}),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if ended.returncode:
+            raise RuntimeError((ended.stderr.strip().splitlines() or [f"exit {ended.returncode}"])[-1])
+        return Sample(**json.loads(ended.stdout))
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What one process measured: nanoseconds an operation, or bytes a timer."""
+
+    batches: list[float]        # the mean of each
+    p99: float                  # of their chunks
+
+
+def measure_here(cell: Cell, seed: int) -> Sample:
+    """Batches until there are enough, each on a fresh peer."""
+    batches: list[float] = []
+    chunk_means: list[float] = []
+    until = time.perf_counter() + ENOUGH_S
+    # The memory of a second batch would come from what the first gave back.
+    enough = 1 if cell.operation == "memory" else max(1, ENOUGH_OPERATIONS // cell.n)
+    while len(batches) < enough and (not batches or time.perf_counter() < until):
+        at = seed + len(batches)
+        if cell.peer == bulk.NAME:
+            chunks = [bulk.batch(cell.operation, cell.n, at)]
+        else:
+            chunks = micro.batch(PEERS[cell.peer], cell.operation, cell.n, at)
+        batches.append(sum(amount for amount, _ in chunks) / sum(operations for _, operations in chunks))
+        chunk_means += [amount / operations for amount, operations in chunks]
+    return Sample(batches, sorted(chunk_means)[len(chunk_means) * 99 // 100])
+
+
+def main(argv: list[str]) -> None:
+    peer, operation, n, collector, seed = argv
+    if collector == "off":
+        gc.disable()
+    sample = measure_here(Cell(peer, operation, int(n), collector), int(seed))
+    json.dump({"batches": sample.batches, "p99": sample.p99}, sys.stdout)
+    sys.stdout.flush()
+    # What is still pending need not be torn down one by one.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
