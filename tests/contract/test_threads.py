@@ -1,0 +1,302 @@
+"""Many threads on one timer: each scheduling still ends exactly once (R3)."""
+
+import collections
+import concurrent.futures
+import contextlib
+import itertools
+import random
+import sys
+import threading
+
+import pytest
+
+WAIT = 60
+
+
+@pytest.fixture(autouse=True)
+def eager_switching():
+    """Threads change places as often as the interpreter can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+def run_together(*functions):
+    """Runs each function in a thread of its own, all at once; raises what any of them raised."""
+    barrier = threading.Barrier(len(functions))
+
+    def run(function):
+        barrier.wait(WAIT)
+        function()
+
+    with concurrent.futures.ThreadPoolExecutor(len(functions)) as pool:
+        for future in [pool.submit(run, function) for function in functions]:
+            future.result(timeout=WAIT)
+
+
+class Account:
+    """What was done to each task, and by its end whether that adds up to once."""
+
+    def __init__(self, timer):
+        self.timer = timer
+        self.tasks = []
+        self.fired = collections.Counter()
+        self.cancelled = collections.Counter()
+        self._numbers = itertools.count()
+
+    def fire(self, number):
+        self.fired[number] += 1  # one key per task: two threads here at once would be the failure itself
+
+    def hammer(self, seed, operations, *, shared):
+        """Schedules, cancels and moves tasks, those of the other threads too."""
+        rng = random.Random(seed)
+        timer = self.timer
+        for _ in range(operations):
+            choice = rng.random()
+            if choice < 0.5 or not shared:
+                number = next(self._numbers)
+                delay = rng.choice((0, 0.0005, 0.002, 0.01, 5.0, 3600.0))
+                task = timer.schedule(delay, self.fire, number)
+                self.tasks.append(task)
+                shared.append((number, task))
+                if len(shared) > 500:
+                    with contextlib.suppress(IndexError):
+                        del shared[:250]
+            else:
+                try:
+                    number, task = rng.choice(shared)
+                except IndexError:
+                    continue
+                if choice < 0.75:
+                    if task.cancel():
+                        self.cancelled[number] += 1
+                else:
+                    task.reschedule(rng.choice((0, 0.001, 0.02, 60.0)))
+
+    def settle(self):
+        """Closes the timer and checks that each scheduling ended once."""
+        returned = self.timer.close()
+        self.timer._check()
+        stats = self.timer.stats()
+        states = collections.Counter(str(task.state) for task in self.tasks)
+        assert not [number for number, count in self.fired.items() if count != 1]
+        assert not [number for number, count in self.cancelled.items() if count != 1]
+        assert not self.fired.keys() & self.cancelled.keys()
+        assert len(self.fired) == states["FIRED"] == stats.fired
+        assert len(self.cancelled) == states["CANCELLED"] == stats.cancelled
+        assert len(returned) == states["IDLE"]
+        assert len({id(task) for task in returned}) == len(returned)
+        assert len(self.tasks) == stats.scheduled == stats.fired + stats.cancelled + len(returned)
+        assert stats.pending == stats.errors == 0
+
+
+@pytest.mark.parametrize("executor", ["default", "inline", "pool"])
+def test_threads_hammer_a_running_timer(make_timer, rng, soak, executor):
+    """R3: schedule, cancel and reschedule from four threads while the reaper fires."""
+    operations = 50_000 if soak else 2500
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        options = {"default": None, "inline": "inline", "pool": pool}
+        timer = make_timer(tick=0.001, wheel_size=16, executor=options[executor])
+        account, shared = Account(timer), []
+        seeds = [rng.random() for _ in range(4)]
+        run_together(*(lambda seed=seed: account.hammer(seed, operations, shared=shared) for seed in seeds))
+        account.settle()
+
+
+def test_threads_hammer_a_timer_turned_by_hand(make_timer, clock, rng, soak):
+    """R3: while others schedule and cancel, two threads turn the wheel and one changes its size."""
+    operations = 30_000 if soak else 2500
+    timer = make_timer(tick=0.001, wheel_size=4, executor="inline", clock=clock, start=False)
+    account, shared = Account(timer), []
+    over = threading.Event()
+    turned = []
+
+    def hammer(seed):
+        account.hammer(seed, operations, shared=shared)
+
+    def turn():
+        while not over.is_set():
+            clock.advance(0.001)
+            turned.append(timer.advance_clock())
+
+    def resize():
+        sizes = random.Random(1)
+        while not over.is_set():
+            timer.reconfigure(tick=sizes.choice((0.001, 0.003, 0.1)), wheel_size=sizes.choice((2, 8, 512)))
+            timer._check()
+
+    helpers = [threading.Thread(target=target) for target in (turn, turn, resize)]
+    for helper in helpers:
+        helper.start()
+    try:
+        run_together(*(lambda seed=rng.random(): hammer(seed) for _ in range(2)))
+    finally:
+        over.set()
+        for helper in helpers:
+            helper.join(WAIT)
+    account.settle()
+
+
+@pytest.mark.parametrize("way", ["task", "timer"])
+def test_threads_race_to_end_one_task(make_timer, clock, way):
+    """R3: of many cancels, and a wheel that fires it, exactly one wins."""
+    timer = make_timer(tick=1.0, executor="inline", clock=clock, start=False)
+    for _ in range(300):
+        fired, won = [], []
+        task = timer.schedule(1.0, fired.append, 1)
+        clock.advance(1.0)
+
+        def cancel(task=task, won=won):
+            if task.cancel():
+                won.append(1)
+
+        functions = [cancel, cancel, cancel]
+        if way == "timer":
+            functions[0] = timer.advance_clock
+        run_together(*functions)
+        assert len(fired) + len(won) == 1
+        assert task.state == ("FIRED" if fired else "CANCELLED")
+
+
+def test_cancel_means_never_although_others_move_it(make_timer, clock):
+    """R3: once cancel has returned True, no concurrent reschedule brings the task back."""
+    timer = make_timer(tick=1.0, executor="inline", clock=clock, start=False)
+    for _ in range(300):
+        fired = []
+        task = timer.schedule(5.0, fired.append, 1)
+        run_together(task.cancel, lambda: [task.reschedule(n % 9 + 1) for n in range(20)], task.cancel)
+        assert task.state == "CANCELLED"
+        assert len(timer) == 0
+        clock.advance(20.0)
+        timer.advance_clock()
+        assert fired == []
+    timer._check()
+
+
+def test_only_one_timer_gets_a_task(tw, make_timer, clock):
+    """`add` of one task to several timers at once: one has it, the others raise RuntimeError."""
+    timers = [make_timer(tick=1.0, executor="inline", clock=clock, start=False) for _ in range(3)]
+    for _ in range(300):
+        task = tw.TimerTask(5.0)
+        refused = []
+
+        def add(timer, task=task, refused=refused):
+            try:
+                timer.add(task)
+            except RuntimeError:
+                refused.append(timer)
+
+        run_together(*(lambda timer=timer: add(timer) for timer in timers))
+        assert len(refused) == 2
+        assert sum(map(len, timers)) == 1
+        assert task.cancel() is True
+    for timer in timers:
+        timer._check()
+
+
+def test_close_races_schedule(make_timer, rng):
+    """R9: every task that `schedule` accepted is fired or returned; the others were refused."""
+    for _ in range(20):
+        timer = make_timer(tick=0.001)
+        accepted, fired, returned = [], [], []
+
+        def schedule(seed, timer=timer, accepted=accepted, fired=fired):
+            delays = random.Random(seed)
+            with contextlib.suppress(RuntimeError):
+                for _ in range(100_000):
+                    accepted.append(timer.schedule(delays.choice((0, 0.001, 9.0)), fired.append, 1))
+
+        def close(timer=timer, returned=returned, accepted=accepted):
+            while len(accepted) < 200:
+                pass
+            returned.extend(timer.close())
+
+        run_together(lambda s=rng.random(): schedule(s), lambda s=rng.random(): schedule(s), close)
+        states = collections.Counter(str(task.state) for task in accepted)
+        assert states["IDLE"] == len(returned)
+        assert states["FIRED"] == len(fired)
+        assert len(accepted) == len(returned) + len(fired)
+
+
+def test_submit_and_close_leave_no_future_undone(make_timer, rng):
+    """R9: whoever waits for a future is told, however close and submit race."""
+    for _ in range(10):
+        timer = make_timer(tick=0.001)
+        futures = []
+
+        def submit(timer=timer, futures=futures):
+            with contextlib.suppress(RuntimeError):
+                for n in range(100_000):
+                    futures.append(timer.submit((0, 0.001, 9.0)[n % 3], pow, 2, 3))
+
+        def close(timer=timer, futures=futures):
+            while len(futures) < 200:
+                pass
+            timer.close()
+
+        run_together(submit, submit, close)
+        done, undone = concurrent.futures.wait(futures, timeout=WAIT)
+        assert not undone
+        assert all(future.cancelled() or future.result() == 8 for future in done)
+
+
+def test_threads_hammer_a_wheel(tw, rng):
+    """A `TimingWheel` is one thing for many threads too."""
+    wheel = tw.TimingWheel(4)
+    made = [[], [], []]
+    over = threading.Event()
+
+    def hammer(seed, mine):
+        numbers = random.Random(seed)
+        for _ in range(3000):
+            task = tw.TimerTask(0)
+            mine.append(task)
+            while not wheel.add(task, wheel.current_tick + numbers.randrange(1, 200)):
+                pass
+            other = numbers.choice(mine)
+            if numbers.random() < 0.4:
+                if other.cancel():
+                    cancelled.append(other)
+            else:
+                wheel.reschedule(other, wheel.current_tick + numbers.randrange(300))
+
+    def turn():
+        while not over.is_set():
+            fired.extend(wheel.advance(wheel.current_tick + 1, 50))
+            wheel._check()
+
+    cancelled, fired = [], []
+    turner = threading.Thread(target=turn)
+    turner.start()
+    try:
+        run_together(*(lambda s=rng.random(), mine=mine: hammer(s, mine) for mine in made))
+    finally:
+        over.set()
+        turner.join(WAIT)
+    fired.extend(wheel.advance(wheel.current_tick + 1000))
+    wheel._check()
+    assert len(wheel) == 0
+    ends = collections.Counter(id(task) for task in itertools.chain(cancelled, fired))
+    assert set(ends.values()) == {1}
+    assert len(ends) == 9000
+
+
+def test_readers_see_whole_numbers_meanwhile(make_timer, rng):
+    """`stats`, `len`, `repr` and the handle's attributes are consistent while others work."""
+    timer = make_timer(tick=0.001, wheel_size=8)
+    account, shared = Account(timer), []
+    sums = set()
+
+    def read():
+        for _ in range(1000):
+            stats = timer.stats()
+            sums.add(stats.scheduled - stats.fired - stats.cancelled - stats.pending)
+            assert 0 <= len(timer) <= stats.scheduled + 4000
+            for _, task in shared[-3:]:
+                repr(task)
+                assert task.when > 0
+
+    run_together(read, *(lambda s=rng.random(): account.hammer(s, 2000, shared=shared) for _ in range(2)))
+    assert sums == {0}
+    account.settle()
