@@ -1,0 +1,414 @@
+"""The command line: what it prints, and one clear line with exit 2 for whatever is wrong."""
+import gzip
+import json
+import os
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import tickwheel
+from tickwheel.cli.__main__ import main
+from tickwheel.cli.progress import progress
+from tickwheel.trace import CHUNK_ROWS
+
+HEADER = "arrival_ms,completion_ms\n"
+GOOD = HEADER + "1,2\n3,\n"
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty folder to work in, so that messages show bare names."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def refused(here, capsys):
+    """Runs a command that must fail with one line, exit 2, and leave no file behind."""
+
+    def run(*argv):
+        before = {path: path.read_bytes() if path.is_file() else None for path in here.rglob("*")}
+        assert main(list(argv)) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert err.startswith("tickwheel: ")
+        assert err.endswith("\n") and err.count("\n") == 1
+        assert {path: path.read_bytes() if path.is_file() else None for path in here.rglob("*")} == before
+        return err.removeprefix("tickwheel: ").removesuffix("\n")
+
+    return run
+
+
+def csv_rows(*rows):
+    return "".join(f"{row}\n" for row in ("arrival_ms,completion_ms,note", *rows))
+
+
+SHORTENED = f"'{'1' * 39}\N{HORIZONTAL ELLIPSIS}'"
+BAD_ROWS = {
+    "missing time": ("row 2: arrival_ms is missing", csv_rows("1,2,", ",5,")),
+    "unparsable time": ("row 2: arrival_ms must be a number, got 'noon'", csv_rows("1,2,", "noon,5,")),
+    "unparsable completion": ("row 1: completion_ms must be a number, got 'null'", csv_rows("1,null,")),
+    "not a number": ("row 1: arrival_ms must be a number, got 'nan'", csv_rows("nan,2,")),
+    "infinite": ("row 1: completion_ms must be a number, got 'inf'", csv_rows("1,inf,")),
+    "out of order": ("row 3: arrival_ms must not go back, got '4' after 5", csv_rows("1,2,", "5,,", "4,9,")),
+    "completed before": ("row 2: completion_ms must not be before arrival_ms, got '5' before '6'",
+                         csv_rows("1,2,", "6,5,")),
+    "too few fields": ("row 2: must have 3 fields as the header has, got 2", csv_rows("1,2,", "1,2")),
+    "too many fields": ("row 1: must have 3 fields as the header has, got 4", csv_rows("1,2,3,4")),
+    "blank line": ("row 2: must have 3 fields as the header has, got 0", csv_rows("1,2,", "", "3,4,")),
+    "finer than 1 ns": ("row 1: arrival_ms must be a whole number of nanoseconds, got '1.0000001'",
+                        csv_rows("1.0000001,2,")),
+    "out of int64": (f"row 1: arrival_ms must fit in 64 bits as nanoseconds, got {SHORTENED}",
+                     csv_rows(f"{'1' * 5000},,")),
+    "just out of int64": (
+        "row 1: completion_ms must fit in 64 bits as nanoseconds, got '9223372036854.775807'",
+        csv_rows("1,9223372036854.775807,")),
+    "no room for the timeout": (
+        "row 1: arrival_ms must be <= 9223372036654, to leave room for the timeout in 64 bits, "
+        "got '9223372036655'", csv_rows("9223372036655,,")),
+    "NUL": ("row 2: must be text, got a NUL byte", csv_rows("1,2,", "3,4,\0", "5,6,")),
+    "not UTF-8": ("row 3: must be UTF-8 text, got byte 0xff",
+                  csv_rows("1,2,", "3,4,ä").encode() + b"5,6,\xff\n7,8,\n"),
+    "an earlier row comes first": ("row 1: arrival_ms must be a number, got 'x'", csv_rows("x,2,", "3,4,\0")),
+    "open quote": ("row 2: not CSV: unexpected end of data", csv_rows("1,2,", '3,4,"')),
+    "text after a quote": ("row 1: not CSV: ',' expected after '\"'", csv_rows('1,2,"a"b')),
+    "huge field": ("row 1: not CSV: field larger than field limit (131072)",
+                   csv_rows("1,2," + "x" * 200_000)),
+    "old Macintosh lines": (
+        "header: not CSV: new-line character seen in unquoted field", GOOD.replace("\n", "\r")),
+    "unknown column": ("no column 'arrival_ms'; the columns are start, end", "start,end\n1,2\n"),
+    "column twice": ("more than one column 'arrival_ms'; the columns are arrival_ms, arrival_ms, end",
+                     "arrival_ms,arrival_ms,end\n1,2,3\n"),
+    "empty": ("the file is empty", ""),
+    "blank": ("the file is empty", "\n\r\n"),
+    "damaged header": ("header: must be UTF-8 text, got byte 0xfe", b"\xfe\xff\0a\0r"),
+}
+
+
+@pytest.mark.parametrize(("line", "content"), BAD_ROWS.values(), ids=BAD_ROWS.keys())
+@pytest.mark.parametrize("name", ["trace.csv", "trace.csv.gz"])
+def test_a_bad_csv_file_gets_one_line(here, refused, name, line, content):
+    """File, row, rule, value seen; the outcomes of the rows before it are not left behind."""
+    data = content if isinstance(content, bytes) else content.encode()
+    (here / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    between = ", " if line.startswith("row") else ": "
+    report = ["--report", "out.html"] if find_spec("matplotlib") else []
+    assert refused("replay", name, "--outcomes", "out.csv", *report) == f"{name}{between}{line}"
+
+
+def json_rows(*rows):
+    return "".join(f'{{"arrival_ms": {start}, "completion_ms": {end}}}\n' for start, end in rows)
+
+
+BAD_JSON = {
+    "broken": (", row 2: not JSON: Expecting value at character 16",
+               json_rows((1, 2)) + '{"arrival_ms": }\n'),
+    "cut": (", row 2: not JSON: Expecting ',' delimiter at character 17",
+            json_rows((1, 2)) + '{"arrival_ms": 3'),
+    "an array": (", row 1: must be a JSON object, got '[1, 2]'", "[1, 2]\n"),
+    "blank line": (", row 2: not JSON: Expecting value at character 1",
+                   json_rows((1, 2)) + "\n" + json_rows((3, 4))),
+    "NaN": (", row 1: arrival_ms must be a number, got 'NaN'", json_rows(("NaN", 2))),
+    "Infinity": (", row 2: completion_ms must be a number, got '-Infinity'",
+                 json_rows((1, 2), (3, "-Infinity"))),
+    "a list": (", row 1: arrival_ms must be a number, got '[\"x\"]'", json_rows(('["x"]', 2))),
+    "true": (", row 1: arrival_ms must be a number, got 'true'", json_rows(("true", 2))),
+    "null": (", row 1: arrival_ms is missing", json_rows(("null", 2))),
+    "missing": (", row 2: arrival_ms is missing", json_rows((1, 2)) + '{"completion_ms": 3}\n'),
+    "huge": (f", row 1: arrival_ms must fit in 64 bits as nanoseconds, got {SHORTENED}",
+             json_rows(("1" * 5000, 2))),
+    "deep": (", row 1: not JSON that can be read: nested too deeply", "[" * 200_000 + "\n"),
+    "NUL": (", row 2: must be text, got a NUL byte", json_rows((1, 2), ('"\0"', 4))),
+    "unknown column": (": no column 'arrival_ms'; the columns are a, b", '{"a": null, "b": null}\n'),
+    "empty": (": the file is empty", ""),
+}
+
+
+@pytest.mark.parametrize(("line", "content"), BAD_JSON.values(), ids=BAD_JSON.keys())
+def test_a_bad_json_file_gets_one_line(here, refused, line, content):
+    """The same for JSON lines: NaN and Infinity are no times."""
+    (here / "trace.jsonl").write_text(content)
+    assert refused("replay", "trace.jsonl", "--outcomes", "out.csv") == f"trace.jsonl{line}"
+
+
+def test_a_bad_parquet_file_gets_one_line(here, refused):
+    """Neither a file that only has the name, nor one whose cells are no times."""
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    (here / "trace.parquet").write_text(GOOD)
+    assert refused("replay", "trace.parquet").startswith("trace.parquet: not a Parquet file: ")
+    for column, line in {
+        (1.5, float("nan")): ", row 2: arrival_ms must be a number, got 'nan'",
+        (1, None): ", row 2: arrival_ms is missing",
+        (2, 1): ", row 2: arrival_ms must not go back, got '1' after 2",
+        (1, 2**63 - 1): ", row 2: arrival_ms must fit in 64 bits as nanoseconds, got '9223372036854775807'",
+        ("x", "y"): ", row 1: arrival_ms must be a number, got 'x'",
+    }.items():
+        pq.write_table(pa.table({"arrival_ms": column, "completion_ms": [None, None]}), "trace.parquet")
+        assert refused("replay", "trace.parquet", "--outcomes", "out.parquet") == f"trace.parquet{line}"
+    assert refused("replay", "trace.parquet", "--arrival", "t_ms") == (
+        "trace.parquet: no column 't_ms'; the columns are arrival_ms, completion_ms"
+    )
+    whole = (here / "trace.parquet").read_bytes()
+    (here / "trace.parquet").write_bytes(whole[: len(whole) // 2])
+    assert refused("replay", "trace.parquet").startswith("trace.parquet: not a Parquet file: ")
+
+
+def test_a_bad_gzip_file_gets_one_line(here, refused):
+    """Cut, damaged, or not gzip at all."""
+    rows = 3 * CHUNK_ROWS
+    whole = gzip.compress((HEADER + "".join(f"{i},{i + 1}\n" for i in range(rows))).encode())
+    path = here / "trace.csv.gz"
+    path.write_bytes(whole[:-9])
+    assert refused("replay", path.name, "--outcomes", "out.csv") == (
+        f"trace.csv.gz, row {rows}: the gzip file is truncated here"
+    )
+    path.write_bytes(whole[:-8] + b"\0" * 8)
+    damaged = f"trace.csv.gz, row {rows}: the gzip file is damaged here (CRC"
+    assert refused("replay", path.name).startswith(damaged)
+    path.write_text(GOOD)
+    assert refused("replay", path.name) == "trace.csv.gz: not a gzip file, though its name ends in .gz"
+
+
+@pytest.mark.parametrize(
+    ("argv", "line"),
+    [
+        ([], "the following arguments are required: COMMAND"),
+        (["replay"], "the following arguments are required: TRACE"),
+        (["replay", "no.csv"], "no.csv: No such file or directory"),
+        (["replay", "folder"], "folder: Is a directory"),
+        (["replay", "t.csv", "--timeout", "abc"], "--timeout: a duration such as 200ms or 1s, got 'abc'"),
+        (["replay", "t.csv", "--timeout", "200"], "--timeout: a duration such as 200ms or 1s, got '200'"),
+        (["replay", "t.csv", "--timeout", "0s"], "--timeout: must be > 0, got '0s'"),
+        (["replay", "t.csv", "--timeout=-1s"], "--timeout: must be > 0, got '-1s'"),
+        (["replay", "t.csv", "--tick", "0ms"], "--tick: must be > 0, got '0ms'"),
+        (["replay", "t.csv", "--tick", "0.5ns"],
+         "--tick: must be a whole number of nanoseconds, got '0.5ns'"),
+        (["replay", "t.csv", "--tick", "1..5s"], "--tick: must be a number, got '1..5s'"),
+        (["replay", "t.csv", "--tick", "300000000000s"], "--tick: must fit in 64 bits as nanoseconds, got "
+         "'300000000000s'"),
+        (["replay", "t.csv", "--wheel-size", "1"], "wheel_size must be >= 2, got 1"),
+        (["replay", "t.csv", "--wheel-size", "2.5"], "--wheel-size: a whole number, got '2.5'"),
+        (["replay", "t.csv", "--where", "kind"], "--where: COLUMN=VALUE, got 'kind'"),
+        (["replay", "t.csv", "--where", "kind=a"],
+         "t.csv: no column 'kind'; the columns are arrival_ms, completion_ms"),
+        (["replay", "t.csv", "--id", "outcome"],
+         "t.csv: no column 'outcome'; the columns are arrival_ms, completion_ms"),
+        (["replay", "t.csv", "--arrival", "start"],
+         "unit must be given unless a column ends in it, as _ms does, got 'start'"),
+        (["replay", "t.csv", "--fast"], "unrecognized arguments: --fast"),
+        (["replay", "t.csv", "--outcomes", "no/out.csv"], "no/out.csv: No such file or directory"),
+        (["replay", "t.csv", "--outcomes", "folder"], "folder: Is a directory"),
+        (["replay", "t.csv", "--outcomes", "out.json"],
+         "outcomes are written as CSV or Parquet: the name must say so, got 'out.json'"),
+        (["replay", "t.csv", "--id", "fire_ms", "--outcomes", "out.csv"],
+         "id must not be named like another column of the outcomes, got 'fire_ms'"),
+        (["replay", "t.csv", "--outcomes", "folder/../t.csv"],
+         "--outcomes must be another file than the trace, got 'folder/../t.csv'"),
+        (["replay", "t.csv", "--outcomes", "out", "--report", "out"],
+         "--report must be another file than the outcomes, got 'out'"),
+        (["generate", "no/t.csv"], "no/t.csv: No such file or directory"),
+        (["generate", "new.csv", "--requests", "-1"], "requests must be >= 0, got -1"),
+        (["generate", "new.csv", "--requests", "many"], "--requests: a whole number, got 'many'"),
+        (["generate", "new.csv", "--rate", "fast"], "--rate: a rate such as 1000/s, got 'fast'"),
+        (["generate", "new.csv", "--rate", "0/s"], "rate_per_s must be between 1e-6 and 1e9, got 0.0"),
+        (["generate", "new.csv", "--p50", "70ms"], "p75_ms must be >= p50_ms (70), got 60.0"),
+        (["generate", "new.csv", "--never", "2"], "never must be between 0 and 1, got 2.0"),
+        (["generate", "new.csv", "--never", "few"], "--never: a share between 0 and 1, got 'few'"),
+        (["generate", "new.parquet"],
+         "a trace is written as CSV: its name must end in .csv or .csv.gz, got 'new.parquet'"),
+    ],
+)
+def test_bad_arguments_get_one_line(here, refused, argv, line):
+    """The option or the file, the rule, the value seen."""
+    (here / "t.csv").write_text(GOOD)
+    (here / "folder").mkdir()
+    assert refused(*argv) == line
+
+
+@pytest.mark.parametrize(
+    ("argv", "start"),
+    [
+        (["fly"], "COMMAND: invalid choice: 'fly' (choose from "),
+        (["replay", "t.csv", "--unit", "h"], "--unit: invalid choice: 'h' (choose from "),
+        (["replay", "t.csv", "--core", "rust"], "--core: invalid choice: 'rust' (choose from "),
+        (["replay", "t.csv", "--timeout"], "--timeout: expected one argument"),
+    ],
+)
+def test_argparse_itself_says_it_in_one_line(refused, argv, start):
+    """No usage before it."""
+    assert refused(*argv).startswith(start)
+
+
+@pytest.mark.parametrize(
+    ("module", "argv", "line"),
+    [
+        ("pyarrow.parquet", ["replay", "t.parquet"],
+         "reading Parquet needs pyarrow: pip install 'tickwheel[report]'"),
+        ("pyarrow", ["replay", "t.csv", "--outcomes", "o.parquet"],
+         "writing Parquet needs pyarrow: pip install 'tickwheel[report]'"),
+        ("matplotlib", ["replay", "t.csv", "--report", "r.html", "--outcomes", "o.csv"],
+         "a report with plots needs matplotlib: pip install 'tickwheel[report]'"),
+    ],
+)
+def test_a_missing_extra_gets_one_line(here, refused, monkeypatch, module, argv, line):
+    """It says what to type, before any long work."""
+    (here / "t.csv").write_text(GOOD)
+    (here / "t.parquet").write_bytes(b"")
+    monkeypatch.setitem(sys.modules, module, None)
+    assert refused(*argv) == line
+
+
+def test_a_missing_core_gets_one_line(here, refused, monkeypatch):
+    """--core cython without the extension is no silent fallback."""
+    (here / "t.csv").write_text(GOOD)
+    monkeypatch.setitem(sys.modules, "tickwheel._table", None)
+    assert refused("replay", "t.csv", "--core", "cython") == (
+        "core must be python where no extension is installed, got 'cython'"
+    )
+
+
+def test_generate_and_replay_need_no_options(here, capsys):
+    """The tool's own trace is replayed with the defaults of the proposal: 200 ms."""
+    assert main(["generate", "trace.csv"]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert main(["replay", "trace.csv"]) == 0
+    out, err = capsys.readouterr()
+    lines = dict(line.split(maxsplit=1) for line in out.splitlines())
+    assert err == ""
+    assert next(iter(lines.items())) == ("core", tickwheel.IMPLEMENTATION)
+    assert lines["requests"] == "100,000"
+    assert int(lines["completed"].replace(",", "")) + int(lines["expired"].replace(",", "")) == 100_000
+    # A log-normal latency with these quartiles passes 200 ms in 7.9 % of the cases.
+    assert 7_000 < int(lines["expired"].replace(",", "")) < 8_500
+
+
+def test_json_is_one_object(here, capsys):
+    """Every figure under its name, with its unit."""
+    (here / "t.csv").write_text(GOOD)
+    assert main(["replay", "t.csv", "--json", "--tick", "7ms"]) == 0
+    out = capsys.readouterr().out
+    facts = json.loads(out)
+    assert out.count("\n") == 1
+    seconds, rate = facts.pop("seconds"), facts.pop("events_per_second")
+    assert rate == pytest.approx(4 / seconds)
+    assert facts == {
+        "implementation": tickwheel.IMPLEMENTATION, "tick_ns": 7_000_000, "timeout_ns": 200_000_000,
+        "wheel_size": 512, "requests": 2, "completed": 1, "expired": 1, "peak_pending": 1, "wakeups": 1,
+        "cascades": 0, "events": 4, "lateness_p50_ns": 0, "lateness_p99_ns": 0, "lateness_max_ns": 0,
+    }
+
+
+def test_where_and_id_reach_the_trace(here, capsys):
+    """Conditions add up; the outcomes carry the ids asked for."""
+    (here / "t.csv").write_text("id,arrival_ms,completion_ms,kind\nx,1,,a\ny,2,3,b\nz,4,,\n")
+    assert main(["replay", "t.csv", "--where", "kind=", "--id", "id", "--outcomes", "o.csv"]) == 0
+    assert (here / "o.csv").read_text() == "id,outcome,fire_ms\nz,expired,204\n"
+    argv = ["replay", "t.csv", "--where", "kind=a", "--where", "id=y", "--json"]
+    assert main(argv) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["requests"] == 0
+
+
+@pytest.mark.parametrize("rows", [0, 1, 500])
+def test_the_report_of_a_replay(here, capsys, rows):
+    """Tables and plots of what there is; the printed figures are in it."""
+    pytest.importorskip("matplotlib")
+    (here / "t.csv").write_text(HEADER + "".join(f"{i},{i + i % 300}\n" for i in range(rows)))
+    assert main(["replay", "t.csv", "--report", "r.html", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    html = (here / "r.html").read_text(encoding="utf-8")
+    assert html.count("<svg") == bool(facts["requests"]) + bool(facts["completed"]) + bool(facts["expired"])
+    assert f'<td>expired</td><td class="number">{facts["expired"]:,}</td>' in html
+    assert f'<td>bucket wake-ups</td><td class="number">{facts["wakeups"]:,}</td>' in html
+
+
+def test_results_replace_what_was_there(here):
+    """A second run overwrites; a link stays a link; a device is written to, not replaced."""
+    (here / "t.csv").write_text(GOOD)
+    (here / "real.csv").write_text("old")
+    (here / "link.csv").symlink_to("real.csv")
+    for name in ("link.csv", "link.csv", os.devnull):
+        assert main(["replay", "t.csv", "--outcomes", name]) == 0
+    assert (here / "link.csv").is_symlink()
+    assert (here / "real.csv").read_text() == "row,outcome,fire_ms\n1,completed,\n2,expired,203\n"
+    assert not Path(os.devnull).is_file()
+    assert {path.name for path in here.iterdir()} == {"t.csv", "real.csv", "link.csv"}
+
+
+def test_help_and_version_end_well(capsys):
+    """Exit 0; the version names the core in use; every command has its help."""
+    assert main(["--version"]) == 0
+    version, _ = capsys.readouterr()
+    assert version == f"tickwheel {tickwheel.__version__} ({tickwheel.IMPLEMENTATION} core)\n"
+    for argv in (["--help"], ["replay", "--help"], ["generate", "--help"], ["bench", "--help"]):
+        assert main(argv) == 0
+        out, err = capsys.readouterr()
+        assert out.startswith("usage: tickwheel")
+        assert err == ""
+
+
+def command(*argv, **options):
+    return subprocess.Popen([sys.executable, "-m", "tickwheel.cli", *argv], stderr=subprocess.PIPE, **options)
+
+
+def test_help_loads_only_what_it_needs():
+    """A command's rooms are imported when it runs."""
+    code = "import sys; from tickwheel.cli.__main__ import main; main(['--help'])\n" \
+           "print(sorted({'csv', 'pyarrow', 'matplotlib', 'rich', 'tickwheel.trace'} & sys.modules.keys()))"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("argv", [["replay", "t.csv"], ["--version"]])
+def test_a_reader_that_goes_away_is_no_error(here, argv):
+    """`tickwheel replay t.csv | true`: quiet, 130."""
+    (here / "t.csv").write_text(GOOD)
+    reader, writer = os.pipe()
+    os.close(reader)
+    with command(*argv, stdout=writer) as process:
+        os.close(writer)
+        assert process.stderr.read() == b""
+    assert process.returncode == 130
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_disk_gets_one_line(here):
+    """Also where it is stdout that is full."""
+    (here / "t.csv").write_text(GOOD)
+    with open("/dev/full", "w") as full, command("replay", "t.csv", stdout=full) as process:
+        assert process.stderr.read() == b"tickwheel: No space left on device\n"
+    assert process.returncode == 2
+
+
+def test_control_c_leaves_nothing_behind(here):
+    """Quiet, 130, and the file that was being written is gone."""
+    with command("generate", "t.csv", "--requests", "100000000") as process:
+        until = time.monotonic() + 20
+        while not any(here.iterdir()) and time.monotonic() < until:
+            time.sleep(0.01)
+        assert [path.name.startswith(".t.csv.") for path in here.iterdir()] == [True]
+        process.send_signal(2)
+        assert process.stderr.read() == b""
+    assert process.returncode == 130
+    assert list(here.iterdir()) == []
+
+
+def test_progress_is_shown_on_a_terminal_alone(capsys, monkeypatch):
+    """Nothing where stderr is a file; a bar on a terminal; silence where rich is missing."""
+    with progress("working") as show:
+        show(0.5)
+    assert capsys.readouterr().err == ""
+    pytest.importorskip("rich")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    with progress("working") as show:
+        show(0.5)
+    assert "working" in capsys.readouterr().err
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setitem(sys.modules, "rich.progress", None)
+    with progress("working") as show:
+        show(0.5)
+    assert capsys.readouterr().err == ""
