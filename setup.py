@@ -8,7 +8,7 @@ import sys
 
 from setuptools import Extension, setup
 
-MODULES = ("_task", "_wheel", "_table", "_timer")
+MODULES = ("_task", "_wheel", "_table", "_ready", "_timercore", "_timer")
 
 
 def switch(name):

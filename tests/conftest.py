@@ -29,12 +29,10 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "soak: minutes long; runs with --soak only")
-    for silent in ("PytestUnhandledThreadExceptionWarning", "PytestUnraisableExceptionWarning"):
-        config.addinivalue_line("filterwarnings", f"error::pytest.{silent}")
     config.stash[_stderr] = os.fdopen(os.dup(2), "w")  # the real one: a dump must not land in a capture file
     phases = [Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink]  # to explain is to trace: slow
     common = settings(deadline=None, print_blob=True, phases=phases)
-    settings.register_profile("contract", common, max_examples=200)
+    settings.register_profile("contract", common, max_examples=100)
     settings.register_profile("soak", common, max_examples=5000)
     settings.load_profile("soak" if config.getoption("--soak") else "contract")
 

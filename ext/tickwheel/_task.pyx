@@ -121,11 +121,11 @@ cdef State claim(TimerTask task, TaskOwner owner) except *:
     whose callback is gone. Of two threads that claim one task, one gets it.
     """
     cdef State before
-    cdef TaskOwner last = owner         # DECREF after the section
+    cdef TaskOwner _last = owner        # DECREF after the section
     with cython.critical_section(task):
         before = <State>task.state
         if before != PENDING and before != QUEUED:
-            last = task.owner
+            _last = task.owner
             task.owner = owner
             task.state = PENDING
     if before == PENDING or before == QUEUED:
@@ -136,4 +136,3 @@ cdef State claim(TimerTask task, TaskOwner owner) except *:
 cdef void unclaim(TimerTask task, State before) noexcept:
     """Undo `claim`: the task was not linked."""
     task.state = before
-

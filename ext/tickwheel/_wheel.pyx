@@ -5,15 +5,15 @@ from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport INT64_MAX, int64_t
 
 from tickwheel._bucket cimport (
-    Bucket, Node, bucket_append, bucket_init, bucket_is_empty, node_is_linked, node_unlink,
+    Bucket, bucket_append, bucket_init, bucket_is_empty, node_is_linked, node_unlink,
 )
 from tickwheel._check cimport levels_check, list_check
 from tickwheel._levels cimport (
-    DUE, INSERTED, NO_MEMORY, Insertion, Levels, levels_advance, levels_free, levels_init,
+    DUE, INSERTED, NO_MEMORY, Insertion, levels_advance, levels_free, levels_init,
     levels_insert, levels_next_expiration,
 )
 from tickwheel._task cimport (
-    CANCELLED, ELSEWHERE, FIRED, IDLE, MOVED, PENDING, RUNNING, State, TaskOwner, TimerTask, claim, is_live,
+    CANCELLED, ELSEWHERE, FIRED, IDLE, MOVED, RUNNING, State, TaskOwner, TimerTask, claim, is_live,
     owner_of, task_of, unclaim,
 )
 
@@ -87,7 +87,7 @@ cdef class TickCore(WheelCore):
     """The core behind a `TimingWheel`."""
 
     cdef int cancel_task(self, TimerTask task) except -2:
-        cdef object callback, args      # DECREF after the section: a destructor may call back
+        cdef object _callback, _args    # DECREF after the section: a destructor may call back
         with cython.critical_section(self):
             if task.owner is not self:
                 return ELSEWHERE
@@ -95,8 +95,8 @@ cdef class TickCore(WheelCore):
                 return False
             self.release(task)
             task.state = CANCELLED
-            callback, task.callback_ = task.callback_, None
-            args, task.args_ = task.args_, None
+            _callback, task.callback_ = task.callback_, None
+            _args, task.args_ = task.args_, None
         Py_DECREF(task)
         return True
 
@@ -238,10 +238,14 @@ cdef class TimingWheel:
         """AssertionError that names the broken invariant (I1-I6)."""
         cdef TickCore core = self.core
         cdef int64_t linked = 0
-        cdef const char* broken = levels_check(&core.levels, &linked)
-        if broken == NULL:
-            broken = list_check(&core.due, &linked)
+        cdef int64_t pending
+        cdef const char* broken
+        with cython.critical_section(core):
+            broken = levels_check(&core.levels, &linked)
+            if broken == NULL:
+                broken = list_check(&core.due, &linked)
+            pending = core.pending
         if broken != NULL:
             raise AssertionError(broken.decode())
-        if linked != core.pending:
-            raise AssertionError(f"I4: the lists hold {linked} tasks, len is {core.pending}")
+        if linked != pending:
+            raise AssertionError(f"I4: the lists hold {linked} tasks, len is {pending}")

@@ -37,14 +37,18 @@ IMPLEMENTATION = _choose()
 
 if TYPE_CHECKING or IMPLEMENTATION == "cython":
     try:
+        from tickwheel._ready import ReadyQueue
         from tickwheel._table import ReplayKernel, TimerTable
         from tickwheel._task import TaskState, TimerTask
-        from tickwheel._timer import ReadyQueue, TimerCore, TimerFront, TooManyPending
+        from tickwheel._timer import TimerFront
+        from tickwheel._timercore import TimerCore, TooManyPending
         from tickwheel._wheel import TimingWheel
     except ModuleNotFoundError as error:
-        raise ImportError(f"TICKWHEEL_CORE=cython, but the compiled core is not installed ({error})") from None
+        raise ImportError(f"TICKWHEEL_CORE=cython: the compiled core is not installed ({error})") from None
 else:
+    from tickwheel._reference.ready import ReadyQueue
     from tickwheel._reference.table import ReplayKernel, TimerTable
     from tickwheel._reference.task import TaskState, TimerTask
-    from tickwheel._reference.timer import ReadyQueue, TimerCore, TimerFront, TooManyPending
+    from tickwheel._reference.timer import TimerFront
+    from tickwheel._reference.timercore import TimerCore, TooManyPending
     from tickwheel._reference.wheel import TimingWheel

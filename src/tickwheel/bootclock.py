@@ -74,7 +74,8 @@ class _BootSleeper:
         self._now = now
         self._errno = ctypes.get_errno
         self._libc = ctypes.CDLL(None, use_errno=True)
-        self._timer = self._checked(self._libc.timerfd_create(time.CLOCK_BOOTTIME, os.O_NONBLOCK | os.O_CLOEXEC))
+        flags = os.O_NONBLOCK | os.O_CLOEXEC
+        self._timer = self._checked(self._libc.timerfd_create(time.CLOCK_BOOTTIME, flags))
         self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._poll = select.poll()
         self._poll.register(self._timer, select.POLLIN)

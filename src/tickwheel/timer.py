@@ -1,4 +1,4 @@
-"""Timer: a wheel, a clock, a reaper thread and an executor. The hot methods are inherited from the core's front."""
+"""Timer: a wheel, a clock, a reaper thread and executors. Its hot methods are the core's front's."""
 
 from __future__ import annotations
 
@@ -104,11 +104,17 @@ class Timer(TimerFront):
         sleeper = self._clock.sleeper(core.idle)
         core.wake = sleeper.wake
         core.on_idle = getattr(sleeper, "poke", None)
-        self._reaper = threading.Thread(target=reap, args=(core, sleeper), name=f"{self._name}-reaper", daemon=True)
+        name = f"{self._name}-reaper"
+        self._reaper = threading.Thread(target=reap, args=(core, sleeper), name=name, daemon=True)
         self._reaper.start()
 
     def submit(
-        self, delay: float, fn: Callable[..., T], /, *args: Any, executor: Executor | Literal["inline"] | None = None
+        self,
+        delay: float,
+        fn: Callable[..., T],
+        /,
+        *args: Any,
+        executor: Executor | Literal["inline"] | None = None,
     ) -> Future[T]:
         """Call `fn(*args)` in `delay` seconds; returns a future with its result or its error.
 
@@ -146,7 +152,7 @@ class Timer(TimerFront):
             raise ValueError(f"timeout must be >= 0, got {timeout}")
         core = self._core
         if self._reaper is not None:
-            raise RuntimeError("the reaper turns this timer's wheel: make it with start=False to do so yourself")
+            raise RuntimeError("this timer's reaper turns the wheel: advance_clock is for start=False")
         if core.in_callback():
             return 0
         handed = core.turn_now()
@@ -181,9 +187,14 @@ class Timer(TimerFront):
 
     def stats(self) -> TimerStats:
         """What it has done so far: see `TimerStats`. Lateness is at most 1/64 too great."""
-        *counts, latest, lateness = self._core.counts()
+        pending, scheduled, fired, cancelled, errors, wakeups, latest, lateness = self._core.counts()
         return TimerStats(
-            *counts,
+            pending=pending,
+            scheduled=scheduled,
+            fired=fired,
+            cancelled=cancelled,
+            errors=errors,
+            wakeups=wakeups,
             lateness_p50=percentile(lateness, 0.50, latest) / 1e9,
             lateness_p99=percentile(lateness, 0.99, latest) / 1e9,
             lateness_max=latest / 1e9,

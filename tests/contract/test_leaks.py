@@ -130,7 +130,7 @@ WAYS = {
     "full": "refused(full.schedule, 1.0, noop, object()); refused(full.submit, 1.0, noop)",
     "closed": "refused(closed.schedule, 1.0, noop, object()); refused(closed.add, Bell(1.0)); closed.close()",
     "error": "timer.schedule(0, divmod, 1, 0)",
-    "wheel": "w = tw.TimingWheel(4); [w.add(tw.TimerTask(0), k * k) for k in range(20)]; w.advance(99)",
+    "wheel": "w = tw.TimingWheel(4); w.add(tw.TimerTask(0), 5); w.add(Bell(0), 9); w.add(Bell(0), 999); w.advance(99)",
     "wheel errors": "refused(tw.TimingWheel, 1); refused(WHEEL.add, object(), 1); refused(WHEEL.add, BELL, 2**70)",
     "foreign": "timer.schedule(0, noop, object(), executor=pool); pool.run()",
     "foreign and cancelled": "timer.schedule(0, noop, object(), executor=pool).cancel(); pool.run()",

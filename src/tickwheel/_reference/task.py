@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from tickwheel._reference.levels import Node
 
@@ -42,11 +42,14 @@ class TimerTask(Node):
     __slots__ = ("__weakref__", "_args", "_callback", "_delay", "_generation", "_owner", "_state", "_when")
 
     _state: TaskState
+    _when: float  # seconds on the owner's clock
+    _delay: float  # seconds
+    _generation: int  # counts the queueings: a ticket of an earlier one is stale
     _owner: TaskOwner | None
     _callback: Callable[..., object] | None
     _args: tuple[Any, ...]
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> TimerTask:
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         task = super().__new__(cls)
         task.prev = task.next = None
         task.deadline = 0

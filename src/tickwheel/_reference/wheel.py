@@ -32,8 +32,10 @@ class TickCore:
                 return False
             self.release(task)
             task._state = CANCELLED
-            callback, task._callback = task._callback, None  # released after the section
-            args, task._args = task._args, ()
+            gone = task._callback, task._args
+            task._callback = None
+            task._args = ()
+        del gone  # after the section: a destructor may call back
         return True
 
     def reschedule_task(self, task: TimerTask, delay: float) -> bool:

@@ -1,0 +1,29 @@
+from collections.abc import Callable
+from typing import Any, Literal
+
+from tickwheel._task import TimerTask
+from tickwheel._timercore import TimerCore
+
+class TimerFront:
+    @property
+    def _core(self) -> TimerCore: ...
+    def __init__(self, core: TimerCore) -> None: ...
+    def schedule(
+        self, delay: float, callback: Callable[..., object], /, *args: Any, executor: Any = None
+    ) -> TimerTask: ...
+    def schedule_at(
+        self, when: float, callback: Callable[..., object], /, *args: Any, executor: Any = None
+    ) -> TimerTask: ...
+    def schedule_every(
+        self,
+        interval: float,
+        callback: Callable[..., object],
+        /,
+        *args: Any,
+        missed: Literal["skip", "burst", "delay"] = "skip",
+        executor: Any = None,
+    ) -> TimerTask: ...
+    def add(self, task: TimerTask) -> None: ...
+    def time(self) -> float: ...
+    def __len__(self) -> int: ...
+    def _check(self) -> None: ...
