@@ -5,10 +5,9 @@ TICKWHEEL_DEBUG=1           line directives, C assertions, the core's own checks
 """
 import os
 import sys
+from pathlib import Path
 
 from setuptools import Extension, setup
-
-MODULES = ("_task", "_wheel", "_table", "_ready", "_timercore", "_timer")
 
 
 def switch(name):
@@ -26,18 +25,18 @@ def extensions(debug, build_dir):
     flags += [] if debug or sys.platform == "win32" else ["-O3"]
     modules = [
         Extension(
-            f"tickwheel.{name}",
-            [f"ext/tickwheel/{name}.pyx"],
+            f"tickwheel.{source.stem}",
+            [source.as_posix()],
             extra_compile_args=flags,
             define_macros=[("TICKWHEEL_DEBUG", "1")] if debug else [],
             undef_macros=["NDEBUG"] if debug else [],
         )
-        for name in MODULES
+        for source in sorted(Path("ext/tickwheel").glob("*.pyx"))
     ]
     directives = {
         "language_level": 3, "binding": False, "cdivision": True,
         "boundscheck": False, "wraparound": False, "initializedcheck": False,
-        "auto_pickle": False, "freethreading_compatible": True,
+        "auto_pickle": False, "autotestdict": False, "freethreading_compatible": True,
         # What inspect.signature and stubtest read.
         "embedsignature": True, "embedsignature.format": "clinic",
     }

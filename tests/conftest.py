@@ -101,7 +101,7 @@ def core(request):
 def tw(core):
     """The package, on one core."""
     with core_in_place(core) as package:
-        assert package.IMPLEMENTATION == core
+        assert core == package.IMPLEMENTATION
         yield package
 
 

@@ -266,7 +266,7 @@ def test_a_missing_extra_gets_one_line(here, refused, monkeypatch, module, argv,
 def test_a_missing_core_gets_one_line(here, refused, monkeypatch):
     """--core cython without the extension is no silent fallback."""
     (here / "t.csv").write_text(GOOD)
-    monkeypatch.setitem(sys.modules, "tickwheel._table", None)
+    monkeypatch.setitem(sys.modules, "tickwheel._replay", None)
     assert refused("replay", "t.csv", "--core", "cython") == (
         "core must be python where no extension is installed, got 'cython'"
     )

@@ -5,12 +5,12 @@ from array import array
 
 import pytest
 
-from tickwheel import _table
-from tickwheel._reference import table
+from tickwheel import _replay
+from tickwheel._reference import replay
 from tickwheel._reference.histogram import SIZE, index_of, upper_edge
 from tickwheel.metrics import percentile
 
-KERNELS = [pytest.param(_table.ReplayKernel, id="cython"), pytest.param(table.ReplayKernel, id="python")]
+KERNELS = [pytest.param(_replay.ReplayKernel, id="cython"), pytest.param(replay.ReplayKernel, id="python")]
 EDGES = sorted({max(0, (1 << k) + d) for k in range(63) for d in (-1, 0, 1)} | {2**63 - 1})
 
 

@@ -14,49 +14,39 @@ ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src"
 EXT = ROOT / "ext"
 
-# From the roof down. A room may import from the floors below its own, and from the rooms in its own set.
-FLOORS: list[list[set[str]]] = [
-    [{"cli"}],
-    [{"bench"}, {"spark"}],
-    [
-        {"replay", "report", "workload", "trace", "output", "machine", "units"},
-        {"recipes"},
-        {"replication"},
-        {"dropin"},
-    ],
-    [{"purgatory"}],
-    [{"timer", "futures"}],
-    [{"reaper", "clock", "bootclock", "executor", "metrics", "log"}],
-    [{"_core"}],
-    [{"_reference"}, {"_task", "_wheel", "_table", "_timer"}],
-    [{"extras"}],
+# A core's files, from the roof down: each imports from the lines below its own. In C a name is a pair,
+# `_x.pxd` and `_x.pyx`; in the reference `_x` is `_reference/x.py`.
+CORE_FLOORS = [
+    {"_timer"},
+    {"_timercore"},
+    {"_wheel", "_ready", "_table", "_replay"},
+    {"_task", "_ticks", "_saved", "_check", "_onecall"},
+    {"_levels", "_slots", "_slab"},
+    {"_bucketheap", "_histogram"},
+    {"_bucket"},
 ]
 
-# The floors that may import what is not the standard library.
+# The rooms of the package, from the roof down: each imports from the lines below its own.
+FLOORS = [
+    {"cli"},
+    {"bench"},
+    {"replay", "report", "workload"},
+    {"timer", "trace"},
+    {"executor", "extras", "futures", "machine", "output", "reaper", "units"},
+    {"clock", "log", "metrics"},
+    {"_core", "bootclock"},
+    {"_reference", *(path.stem for path in EXT.rglob("*.pyx"))},
+]
+
+# The rooms that may import what is not the standard library.
 OPTIONAL = {
     "gevent": {"bench"},
-    "matplotlib": {"bench", "report"},
-    "numpy": {"spark"},
-    "pandas": {"spark"},
-    "prometheus_client": {"metrics"},
-    "pyarrow": {"replay", "spark", "trace"},
-    "pyspark": {"spark"},
+    "matplotlib": {"report"},
+    "pyarrow": {"replay", "trace"},
     "rich": {"cli"},
     "twisted": {"bench"},
     "uvloop": {"bench"},
 }
-
-# The C floor, from the roof down: a file cimports from the lines below its own.
-EXT_FLOORS = [
-    {"_timer"},
-    {"_wheel", "_table"},
-    {"_replay", "_saved"},
-    {"_task", "_slots"},
-    {"_check"},
-    {"_levels"},
-    {"_bucketheap", "_histogram"},
-    {"_bucket"},
-]
 
 
 def modules() -> dict[str, Path]:
@@ -97,26 +87,45 @@ def room(module: str) -> str:
     return module.split(".")[1]
 
 
-def floor(name: str) -> tuple[int, int]:
-    """The number of a room's floor, counted from the roof, and of its set there."""
-    for number, sets in enumerate(FLOORS):
-        for place, rooms in enumerate(sets):
-            if name in rooms:
-                return number, place
-    raise AssertionError(f"the room {name!r} has no floor in FLOORS")
+def mirror(module: str) -> str:
+    """tickwheel._reference.levels -> _levels."""
+    return f"_{module.rpartition('.')[2]}"
+
+
+def below(floors: list[set[str]], name: str) -> set[str]:
+    """All that lies under a room or file."""
+    for number, names in enumerate(floors):
+        if name in names:
+            return set().union(*floors[number + 1 :])
+    raise AssertionError(f"{name!r} has no floor")
 
 
 def inside(name: str) -> set[str]:
     return {target for target in imported(name, PYTHON[name]) if target.split(".")[0] == "tickwheel"}
 
 
+def test_each_floor_is_there():
+    """FLOORS and CORE_FLOORS name what there is, and each name once."""
+    rooms = {room(name) for name in MODULES.keys() - {"tickwheel"}}
+    assert sorted(name for names in FLOORS for name in names) == sorted(rooms)
+    files = {path.stem for path in EXT.rglob("*.p[yx][xd]")}
+    assert sorted(name for names in CORE_FLOORS for name in names) == sorted(files)
+
+
 @pytest.mark.parametrize("name", sorted(PYTHON.keys() - {"tickwheel"}))
 def test_imports_point_downward(name):
-    """A room imports from the floors below it, or from the rooms beside it in one set."""
-    own = floor(room(name))
+    """A room imports from the floors below it, and from no other room on its own."""
+    own = room(name)
     for target in inside(name) - {"tickwheel"}:
-        theirs = floor(room(target))
-        assert theirs == own or theirs[0] > own[0], f"{name} imports {target}, which is not below it"
+        theirs = room(target)
+        assert theirs == own or theirs in below(FLOORS, own), f"{name} imports {target}, not below it"
+
+
+@pytest.mark.parametrize("name", sorted(name for name in PYTHON if name.startswith("tickwheel._reference.")))
+def test_the_reference_has_the_floors_of_the_c_core(name):
+    """Both cores are built alike: a file of the reference imports what its mirror may."""
+    for target in inside(name):
+        assert mirror(target) in below(CORE_FLOORS, mirror(name)), f"{name} imports {target}"
 
 
 @pytest.mark.parametrize("name", sorted(PYTHON.keys() - {"tickwheel"}))
@@ -126,27 +135,20 @@ def test_nothing_imports_the_front_door(name):
 
 
 def test_imports_make_no_circle():
-    """Also within a floor, some order of the modules has every import pointing back."""
+    """Also within a room, some order of the modules has every import pointing back."""
     graph = {name: inside(name) - {name} for name in PYTHON}
     assert len(list(TopologicalSorter(graph).static_order())) >= len(PYTHON)
 
 
 @pytest.mark.parametrize("name", sorted(PYTHON))
 def test_other_packages_stay_on_their_floor(name):
-    """The standard library is everyone's; an optional package belongs to the floors in OPTIONAL."""
+    """The standard library is everyone's; an optional package belongs to the rooms in OPTIONAL."""
     for target in imported(name, PYTHON[name]):
         package = target.split(".")[0]
         if package == "tickwheel" or package in sys.stdlib_module_names:
             continue
         assert package in OPTIONAL, f"{name} imports {package}, which is no optional package of ours"
         assert room(name) in OPTIONAL[package], f"{name} imports {package}"
-
-
-def ext_floor(stem: str) -> int:
-    for number, files in enumerate(EXT_FLOORS):
-        if stem in files:
-            return number
-    raise AssertionError(f"{stem} has no floor in EXT_FLOORS")
 
 
 IMPORT = re.compile(r"^\s*(?:from\s+(?P<source>[\w.]+)\s+)?(?P<verb>c?import)\s+(?P<names>[\w., ]+|\()", re.M)
@@ -158,7 +160,7 @@ def test_the_c_floor_points_downward(path):
     for found in IMPORT.finditer(path.read_text(encoding="utf-8")):
         source = found["source"] or found["names"].split(",")[0].split()[0]
         package, _, stem = source.partition(".")
-        if found["verb"] == "cimport" and package == "tickwheel":
-            assert stem == path.stem or ext_floor(stem) > ext_floor(path.stem), f"{path.name} cimports {stem}"
+        if found["verb"] == "cimport" and package in ("tickwheel", ""):
+            assert stem in below(CORE_FLOORS, path.stem), f"{path.name} cimports {source}"
         elif found["verb"] == "import":
             assert package in sys.stdlib_module_names, f"{path.name} imports {source}"

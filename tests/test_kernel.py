@@ -5,11 +5,11 @@ from array import array
 
 import pytest
 
-from tickwheel import _table
+from tickwheel import _replay
 from tickwheel._reference.histogram import SIZE, index_of
-from tickwheel._reference.table import ReplayKernel as ReferenceKernel
+from tickwheel._reference.replay import ReplayKernel as ReferenceKernel
 
-CORES = {"cython": _table.ReplayKernel, "python": ReferenceKernel}
+CORES = {"cython": _replay.ReplayKernel, "python": ReferenceKernel}
 NEVER = 2**63 - 1
 COUNTS = [
     "completed",
@@ -288,7 +288,7 @@ def test_columns_must_be_int64_and_as_long(make):
 
 BOUNDED = """
 from array import array
-from tickwheel._table import ReplayKernel
+from tickwheel._replay import ReplayKernel
 
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * 4096

@@ -1,10 +1,6 @@
-"""TimerTable: numeric timers for bulk work, no Python object a timer; and ReplayKernel, a trace
-replayed over the same slots. Both work in batches without the GIL, one call at a time."""
-cimport cython
-from cpython.array cimport array, clone
+"""TimerTable: numeric timers for bulk work, no Python object a timer; in batches without the GIL."""
+from cpython.array cimport array
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from cpython.memoryview cimport PyMemoryView_GET_BUFFER
-from cpython.number cimport PyNumber_Index
 from libc.stdint cimport INT32_MAX, INT64_MIN, int64_t, uint32_t
 from libc.string cimport memcpy
 
@@ -12,26 +8,19 @@ from tickwheel._bucket cimport (
     Bucket, Node, bucket_append, bucket_init, bucket_is_empty, bucket_take_all, node_is_linked, node_unlink,
 )
 from tickwheel._check cimport levels_check, list_check
-from tickwheel._histogram cimport HISTOGRAM_SIZE
 from tickwheel._levels cimport (
     DUE, Levels, levels_advance, levels_free, levels_init, levels_insert, levels_nbytes,
     levels_next_expiration, levels_reserve, tw_prefetch,
 )
-from tickwheel._replay cimport (
-    COMPLETED_BEFORE, FINE, NOT_ASCENDING, Fault, Replay, replay_check, replay_feed, replay_finish,
-    replay_free, replay_init, replay_pending, replay_reserve,
-)
+from tickwheel._onecall cimport OneCall, int64_of, int64s_of, items_of, longs_of, new_int64s
 from tickwheel._saved cimport VERSION, Header, header_fault, saved_lists, saved_size, table_load, table_save
 from tickwheel._slots cimport (
     Slot, Slots, slot_index, slots_free, slots_give_back, slots_init, slots_nbytes, slots_reserve,
     slots_reserve_freed, slots_take,
 )
 
-import sys
 from binascii import crc32
 
-cdef array INT64S = array("q")
-cdef str NATIVE = "@=<" if sys.byteorder == "little" else "@=>"
 cdef bytes MAGIC = b"tickwhl\0"
 
 cdef enum:
@@ -39,55 +28,7 @@ cdef enum:
     AHEAD = 16                  # slots to look ahead
 
 
-cdef int64_t int64_of(str name, object value) except? -1:
-    value = PyNumber_Index(value)
-    try:
-        return value
-    except OverflowError:
-        raise ValueError(f"{name} must fit 64 bits, got {value}") from None
-
-
-cdef object int64s_of(str name, object values):
-    """A view of the buffer, which stays in place while the view lives."""
-    try:
-        view = memoryview(values)
-    except TypeError:
-        raise TypeError(f"{name} must be a buffer of int64, got {type(values).__name__}") from None
-    if view.itemsize != 8 or view.format.lstrip(NATIVE) not in ("q", "l"):
-        raise ValueError(f"{name} must be a buffer of int64 (format 'q'), got format {view.format!r}")
-    if view.ndim != 1 or not view.c_contiguous:
-        raise ValueError(
-            f"{name} must be contiguous and have one dimension, got {view.ndim}, strides {view.strides}")
-    return view
-
-
-cdef inline const int64_t* items_of(object view):
-    return <const int64_t*>PyMemoryView_GET_BUFFER(view).buf
-
-
-cdef inline int64_t* longs_of(array items) noexcept:
-    return <int64_t*>items.data.as_voidptr
-
-
-cdef class _OneCall:
-    """One call at a time: a second one, from a thread or a destructor, is refused and changes nothing."""
-    cdef bint busy
-
-    cdef int begin(self) except -1:
-        cdef bint busy
-        with cython.critical_section(self):
-            busy = self.busy
-            self.busy = True
-        if busy:
-            raise RuntimeError(f"{type(self).__name__} is in use by another call")
-        return 0
-
-    cdef void end(self) noexcept:
-        with cython.critical_section(self):
-            self.busy = False
-
-
-cdef class TimerTable(_OneCall):
+cdef class TimerTable(OneCall):
     """TimerTable(wheel_size=512, start_tick=0)
 
     A handle is generation << 32 | index, and positive; the generation of a slot is counted up when
@@ -140,7 +81,7 @@ cdef class TimerTable(_OneCall):
             names = items_of(named)
             if len(named) != n:
                 raise ValueError(f"ids must be as many as deadline_ticks, got {len(named)} and {n}")
-        handles = clone(INT64S, n, False)
+        handles = new_int64s(n)
         out = longs_of(handles)
         self.begin()
         try:
@@ -184,8 +125,8 @@ cdef class TimerTable(_OneCall):
                 room = self.collect(now)
             if not room:
                 raise MemoryError
-            ids = clone(INT64S, self.slots.freed_count - first, False)
-            deadlines = clone(INT64S, self.slots.freed_count - first, False)
+            ids = new_int64s(self.slots.freed_count - first)
+            deadlines = new_int64s(self.slots.freed_count - first)
             out_ids = longs_of(ids)
             out_deadlines = longs_of(deadlines)
             with nogil:
@@ -403,134 +344,3 @@ cdef class TimerTable(_OneCall):
             bucket_append(&self.due, &self.slots.items[self.slots.freed[i]].node)
         self.slots.freed_count = first
         bucket_take_all(&self.due, &rest)
-
-
-cdef class ReplayKernel(_OneCall):
-    """ReplayKernel(tick, timeout, wheel_size=512): requests through the wheel in virtual time.
-
-    All times are int64 in the trace's own unit. Memory is bounded by what is pending and one batch.
-    """
-    cdef Replay replay
-    cdef bint finished
-
-    def __cinit__(self, tick, timeout, wheel_size=512):
-        cdef int64_t step = int64_of("tick", tick)
-        cdef int64_t wait = int64_of("timeout", timeout)
-        cdef int64_t size = int64_of("wheel_size", wheel_size)
-        if step < 1:
-            raise ValueError(f"tick must be >= 1, got {step}")
-        if wait < 0:
-            raise ValueError(f"timeout must be >= 0, got {wait}")
-        if size < 2:
-            raise ValueError(f"wheel_size must be >= 2, got {size}")
-        if not replay_init(&self.replay, step, wait, size):
-            raise MemoryError(f"no memory for wheel_size {size}")
-
-    def __dealloc__(self):
-        replay_free(&self.replay)
-
-    def feed(self, arrivals, completions):
-        """Play these requests: (rows, fires) of those that were decided, in that order. A row is a
-        request's number from 0; a fire is the time it expired, INT64_MAX for a completed one.
-        `arrivals` ascend from call to call; a completion of INT64_MAX never comes. After a
-        ValueError nothing has changed."""
-        cdef object starts = int64s_of("arrivals", arrivals)
-        cdef object ends = int64s_of("completions", completions)
-        cdef const int64_t* arrived = items_of(starts)
-        cdef const int64_t* completed = items_of(ends)
-        cdef int64_t n = len(starts)
-        cdef int64_t i = n
-        cdef Fault fault
-        cdef int64_t last
-        if len(ends) != n:
-            raise ValueError(f"completions must be as many as arrivals, got {len(ends)} and {n}")
-        self.begin()
-        try:
-            if self.finished:
-                raise RuntimeError("the replay has finished")
-            with nogil:
-                fault = replay_check(&self.replay, arrived, completed, &i)
-            if fault != FINE:
-                raise ValueError(self.described(fault, i, arrived, completed))
-            last = min(arrived[n - 1], self.replay.latest) if n > 0 else self.replay.arrival
-            if n > 0 and not replay_reserve(&self.replay, n, last):
-                raise MemoryError(f"no memory for {n} more requests")
-            with nogil:
-                replay_feed(&self.replay, arrived, completed, n, last)
-            return self.decided()
-        finally:
-            self.end()
-
-    def finish(self):
-        """Let all that is pending complete or expire: (rows, fires) as from `feed`, which ends here."""
-        self.begin()
-        try:
-            self.finished = True
-            with nogil:
-                replay_finish(&self.replay)
-            return self.decided()
-        finally:
-            self.end()
-
-    @property
-    def completed(self):
-        return self.replay.completed
-
-    @property
-    def expired(self):
-        return self.replay.expired
-
-    @property
-    def pending(self):
-        return replay_pending(&self.replay)
-
-    @property
-    def peak_pending(self):
-        """The most that was pending once all events of an instant had happened."""
-        return max(self.replay.peak, replay_pending(&self.replay))
-
-    @property
-    def wakeups(self):
-        """Distinct ticks at which a bucket expired that was not empty."""
-        return self.replay.levels.wakeups
-
-    @property
-    def cascades(self):
-        """Requests put in anew because a coarse bucket expired."""
-        return self.replay.levels.cascades
-
-    @property
-    def events(self):
-        """Arrivals, completions and expiries so far."""
-        return self.replay.rows + self.replay.completed + self.replay.expired
-
-    @property
-    def lateness_counts(self):
-        """How late those that expired did, for `metrics.percentile`."""
-        return [self.replay.lateness_counts[i] for i in range(HISTOGRAM_SIZE)]
-
-    @property
-    def lateness_max(self):
-        return self.replay.lateness_max
-
-    cdef str described(self, Fault fault, int64_t i, const int64_t* arrivals, const int64_t* completions):
-        cdef int64_t row = self.replay.rows + i
-        if fault == NOT_ASCENDING:
-            previous = arrivals[i - 1] if i > 0 else self.replay.arrival
-            return f"row {row}: arrivals must ascend, got {arrivals[i]} after {previous}"
-        if fault == COMPLETED_BEFORE:
-            return f"row {row}: completion must be >= arrival, got {completions[i]} and {arrivals[i]}"
-        return (f"row {row}: arrival + timeout, rounded up to a tick, must fit 64 bits, "
-                f"got {arrivals[i]} + {self.replay.timeout}")
-
-    cdef tuple decided(self):
-        cdef int64_t i, n = self.replay.decision_count
-        cdef array rows = clone(INT64S, n, False)
-        cdef array fires = clone(INT64S, n, False)
-        cdef int64_t* out_rows = longs_of(rows)
-        cdef int64_t* out_fires = longs_of(fires)
-        for i in range(n):
-            out_rows[i] = self.replay.decisions[i].row
-            out_fires[i] = self.replay.decisions[i].fire
-        self.replay.decision_count = 0
-        return rows, fires

@@ -1,9 +1,10 @@
 """TimerTask, the handle, and what a task knows of the wheel or timer that holds it."""
 cimport cython
 from cpython.object cimport PyObject
+from cpython.tuple cimport PyTuple_GET_SIZE
 from libc.stdint cimport uint8_t, uint32_t
 
-from tickwheel._bucket cimport Node
+from tickwheel._bucket cimport Node, node_is_linked
 
 
 cdef enum State:
@@ -23,17 +24,31 @@ cdef enum Flag:
 
 
 cdef class TimerTask:
-    # Declared in the order in which a firing touches them: one cache line, mostly.
+    # 80 bytes, in the order in which a firing touches them.
     cdef Node node
     cdef uint32_t generation    # counts the queueings: a ticket of an earlier one is stale
     cdef uint8_t state
     cdef uint8_t flags
     cdef TaskOwner owner        # replaced only while the task is not live
-    cdef object callback_       # None: run() is called
-    cdef object args_           # None: no arguments
+    cdef object call            # None: run() is called; a `Call`: with arguments; else the callback
     cdef double when_           # seconds on the owner's clock
     cdef double delay           # seconds
-    cdef object __weakref__
+
+
+cdef class Call:
+    cdef object callback
+    cdef tuple args
+
+
+cdef inline object call_of(object callback, tuple args):
+    """What a task keeps of `callback(*args)`."""
+    cdef Call call
+    if PyTuple_GET_SIZE(args) == 0 and type(callback) is not Call:
+        return callback
+    call = Call.__new__(Call)
+    call.callback = callback
+    call.args = args
+    return call
 
 
 cdef class TaskOwner:
@@ -48,6 +63,11 @@ cdef enum:
 
 cdef inline bint is_live(TimerTask task) noexcept:
     return task.state == PENDING or task.state == QUEUED
+
+
+cdef inline bint is_linked(TimerTask task) noexcept:
+    """Live, and on a list: not only claimed."""
+    return is_live(task) and node_is_linked(&task.node)
 
 
 cdef inline TimerTask task_of(Node* node):

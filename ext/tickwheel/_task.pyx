@@ -1,8 +1,36 @@
 """TimerTask: the handle of one scheduling. See `_task.pxd` for its layout."""
 cimport cython
+from cpython.object cimport PyObject, PyTypeObject
 from libc.math cimport NAN, isfinite
+from libc.string cimport memset
+
+from tickwheel._slab cimport Slabs, slabs_give, slabs_take
 
 import enum
+
+cdef extern from *:
+    """
+    #ifdef Py_GIL_DISABLED
+    #define TW_GIL 0        /* memory must be the interpreter's: others may still read what was freed */
+    #else
+    #define TW_GIL 1
+    #endif
+    static void tw_set_memory(PyTypeObject *type, allocfunc allocate, freefunc release) {
+        type->tp_alloc = allocate;
+        type->tp_free = release;
+    }
+    """
+    const bint GIL "TW_GIL"
+    ctypedef PyObject* (*allocfunc)(PyTypeObject*, Py_ssize_t) noexcept
+    ctypedef void (*freefunc)(void*) noexcept
+    void tw_set_memory(PyTypeObject* type, allocfunc allocate, freefunc release) noexcept
+
+cdef extern from "Python.h":
+    PyObject* PyType_GenericAlloc(PyTypeObject* type, Py_ssize_t items)
+    PyObject* PyObject_Init(void* memory, PyTypeObject* type)
+    PyTypeObject* Py_TYPE(PyObject* object)
+    PyObject* PyErr_NoMemory()
+    void PyObject_Free(void* memory)
 
 
 class TaskState(enum.StrEnum):
@@ -16,6 +44,15 @@ class TaskState(enum.StrEnum):
 
 
 cdef tuple STATES = tuple(TaskState)        # indexed by State
+
+
+@cython.no_gc
+@cython.final
+cdef class Call:
+    """A callback with arguments, in one place: most tasks have none, and are 8 bytes smaller for it."""
+
+    def __call__(self):
+        return self.callback(*self.args)
 
 
 cdef class TaskOwner:
@@ -32,7 +69,6 @@ cdef class TaskOwner:
 # through a pending task lives until it fires or is cancelled, which drop its references (R10).
 # A Python subclass is tracked again.
 @cython.no_gc
-@cython.freelist(256)
 cdef class TimerTask:
     """The handle of one scheduling; with `run()` overridden, the base of your own tasks.
 
@@ -50,21 +86,18 @@ cdef class TimerTask:
 
     def run(self):
         """What the task does when it fires: override it. By default, call the callback if there is one."""
-        cdef object callback = self.callback_
-        cdef object args = self.args_
-        if callback is not None:
-            if args is None:
-                callback()
-            else:
-                callback(*args)
+        if self.call is not None:
+            self.call()
 
     def cancel(self):
         """Take the task back. True if this call prevented the firing; at most once. O(1). R3."""
         cdef int answer = ELSEWHERE
         cdef TaskOwner owner
+        if GIL:     # nobody replaces the owner meanwhile
+            return self.owner is not None and self.owner.cancel_task(self) == 1
         while answer == ELSEWHERE:
             owner = owner_of(self)
-            if owner is None or owner.forked:
+            if owner is None:
                 return False
             answer = owner.cancel_task(self)
         return answer == 1
@@ -78,7 +111,7 @@ cdef class TimerTask:
             raise ValueError(f"delay must be finite, got {delay}")
         while answer == ELSEWHERE:
             owner = owner_of(self)
-            if owner is None or owner.forked:
+            if owner is None:
                 return False
             answer = owner.reschedule_task(self, delay)
         return answer == 1
@@ -99,18 +132,18 @@ cdef class TimerTask:
     @property
     def callback(self):
         """What was scheduled; None once fired or cancelled, and for tasks that override run()."""
-        return self.callback_
+        return (<Call>self.call).callback if type(self.call) is Call else self.call
 
     @property
     def args(self):
         """Its arguments, a tuple; None once fired or cancelled."""
         if self.state == FIRED or self.state == CANCELLED:
             return None
-        return () if self.args_ is None else self.args_
+        return (<Call>self.call).args if type(self.call) is Call else ()
 
     def __repr__(self):
         when = f" when={self.when_:.6f}" if self.owner is not None else ""
-        callback = f" callback={self.callback_!r}" if self.callback_ is not None else ""
+        callback = f" callback={self.callback!r}" if self.call is not None else ""
         return f"<{type(self).__name__} {STATES[self.state]}{when}{callback}>"
 
 
@@ -136,3 +169,39 @@ cdef State claim(TimerTask task, TaskOwner owner) except *:
 cdef void unclaim(TimerTask task, State before) noexcept:
     """Undo `claim`: the task was not linked."""
     task.state = before
+
+
+# Memory --------------------------------------------------------------------------------------
+
+cdef Slabs slabs
+slabs.roomy = NULL
+slabs.count = 0
+slabs.size = (<PyTypeObject*>TimerTask).tp_basicsize
+
+
+cdef enum:
+    TASK_WORDS = 10             # of 8 bytes: a constant, so that clearing them is a few stores
+
+
+cdef PyObject* task_allocate(PyTypeObject* type, Py_ssize_t items) noexcept:
+    """`tp_alloc`: handles come from slabs, subclasses from Python's allocator."""
+    cdef void* memory
+    if type != <PyTypeObject*>TimerTask:
+        return PyType_GenericAlloc(type, items)
+    memory = slabs_take(&slabs)
+    if memory == NULL:
+        return PyErr_NoMemory()
+    memset(memory, 0, TASK_WORDS * 8)
+    return PyObject_Init(memory, type)
+
+
+cdef void task_free(void* task) noexcept:
+    """`tp_free`."""
+    if Py_TYPE(<PyObject*>task) == <PyTypeObject*>TimerTask:
+        slabs_give(&slabs, task)
+    else:
+        PyObject_Free(task)
+
+
+if GIL and slabs.size == TASK_WORDS * 8:
+    tw_set_memory(<PyTypeObject*>TimerTask, task_allocate, task_free)

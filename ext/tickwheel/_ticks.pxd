@@ -10,7 +10,15 @@ from tickwheel._levels cimport tw_rare
 
 cdef extern from *:
     """
-    #if PY_VERSION_HEX >= 0x030D0000
+    /* time.monotonic() without the call: the same clock, the same rounding. */
+    #if defined(__linux__)
+    #include <time.h>
+    static CYTHON_INLINE double tw_monotonic(void) {
+        struct timespec t;
+        (void)clock_gettime(CLOCK_MONOTONIC, &t);
+        return (double)(t.tv_sec * 1000000000LL + t.tv_nsec) / 1e9;
+    }
+    #elif PY_VERSION_HEX >= 0x030D0000
     static CYTHON_INLINE double tw_monotonic(void) {
         PyTime_t t;
         (void)PyTime_MonotonicRaw(&t);
@@ -25,35 +33,38 @@ cdef extern from *:
     double tw_monotonic() noexcept nogil
 
 
+cdef struct Grid:
+    double tick                 # seconds
+    double frequency            # 1 / tick: a division takes longer than all the rest
+
+
 cdef inline int64_t LAST_TICK() noexcept nogil:
     """Deadlines beyond it never come; no sum of ticks overflows."""
     return <int64_t>1 << 62
 
 
-cdef inline int64_t deadline_tick(double when, double tick) noexcept nogil:
+cdef inline int64_t estimate(double seconds, const Grid* grid) noexcept nogil:
+    """seconds / tick, towards zero, at most one off."""
+    cdef double quotient = seconds * grid.frequency
+    if tw_rare(not (-1e15 < quotient < 1e15)):      # beyond, the product is more than half a tick off
+        quotient = seconds / grid.tick
+        if not (-4.6e18 < quotient < 4.6e18):
+            return LAST_TICK() if quotient > 0 else -LAST_TICK()
+    return <int64_t>quotient
+
+
+cdef inline int64_t deadline_tick(double when, const Grid* grid) noexcept nogil:
     """The least n with n * tick >= when - 1 ns: a deadline less than that above a tick is on it (R1)."""
-    cdef double quotient = when / tick
+    cdef int64_t n = estimate(when, grid)
     cdef double least = when - 1e-9
-    cdef int64_t n
-    if tw_rare(not (-4.6e18 < quotient < 4.6e18)):
-        return LAST_TICK() if quotient > 0 else -LAST_TICK()
-    n = <int64_t>quotient
-    if (n - 1) * tick >= least:
+    if (n - 1) * grid.tick >= least:
         return n - 1
-    if n * tick >= least:
-        return n
-    return n + 1
+    return n if n * grid.tick >= least else n + 1
 
 
-cdef inline int64_t now_tick(double now, double tick) noexcept nogil:
+cdef inline int64_t now_tick(double now, const Grid* grid) noexcept nogil:
     """The greatest n with n * tick <= now."""
-    cdef double quotient = now / tick
-    cdef int64_t n
-    if tw_rare(not (-4.6e18 < quotient < 4.6e18)):
-        return LAST_TICK() if quotient > 0 else -LAST_TICK()
-    n = <int64_t>quotient
-    if (n + 1) * tick <= now:
-        return n + 1
-    if n * tick > now:
+    cdef int64_t n = estimate(now, grid)
+    if n * grid.tick > now:
         return n - 1
-    return n
+    return n + 1 if (n + 1) * grid.tick <= now else n

@@ -1,12 +1,14 @@
 """TimerFront: what `Timer` inherits, so that scheduling is one C call without a Python frame."""
 from cpython.object cimport PyObject
-from cpython.tuple cimport PyTuple_GET_SIZE
 from libc.math cimport isfinite
 
 from tickwheel._bucket cimport node_is_linked
 from tickwheel._levels cimport tw_rare
 from tickwheel._ready cimport PeriodicTask, RoutedTask
-from tickwheel._task cimport CONSTRUCTED, IDLE, PENDING, PERIODIC, ROUTED, State, TimerTask, claim, unclaim
+from tickwheel._task cimport (
+    CONSTRUCTED, IDLE, PENDING, PERIODIC, ROUTED, State, TimerTask, call_of, claim,
+    unclaim,
+)
 from tickwheel._timercore cimport TimerCore
 
 cdef extern from "Python.h":
@@ -61,9 +63,7 @@ cdef class TimerFront:
         check_finite(delay, "delay")
         check_callable(callback)
         task = TimerTask.__new__(TimerTask) if executor is None else self.routed(executor)
-        task.callback_ = callback
-        if PyTuple_GET_SIZE(args) > 0:
-            task.args_ = args
+        task.call = call_of(callback, args)
         task.owner = core
         now = core.now()
         task.delay = delay
@@ -79,9 +79,7 @@ cdef class TimerFront:
         check_finite(when, "when")
         check_callable(callback)
         task = TimerTask.__new__(TimerTask) if executor is None else self.routed(executor)
-        task.callback_ = callback
-        if PyTuple_GET_SIZE(args) > 0:
-            task.args_ = args
+        task.call = call_of(callback, args)
         task.owner = core
         now = core.now()
         task.delay = when - now
@@ -108,9 +106,7 @@ cdef class TimerFront:
         task = PeriodicTask.__new__(PeriodicTask)
         task.flags = ROUTED | PERIODIC
         task.queue = None if executor is None else self._queue_for(executor)
-        task.callback_ = callback
-        if PyTuple_GET_SIZE(args) > 0:
-            task.args_ = args
+        task.call = call_of(callback, args)
         task.missed = MISSED.index(missed)
         task.interval = interval
         now = core.now()

@@ -5,6 +5,7 @@ from tickwheel._bucket cimport Bucket
 from tickwheel._histogram cimport HISTOGRAM_SIZE
 from tickwheel._ready cimport PeriodicTask, ReadyQueue
 from tickwheel._task cimport TimerTask
+from tickwheel._ticks cimport Grid
 from tickwheel._wheel cimport WheelCore
 
 
@@ -26,8 +27,7 @@ cdef class TimerCore(WheelCore):
     cdef bint closed_
     cdef bint exact_clock       # time.monotonic itself: read without a Python call
     cdef bint self_driven       # no reaper: advance_clock turns the wheel
-    cdef double tick            # seconds
-    cdef double ticks_per_second
+    cdef Grid grid
     cdef double latest          # seconds: the latest reading of a clock that is not time.monotonic
     cdef int64_t armed          # the tick that the reaper sleeps for; UNARMED while it is awake
     cdef int64_t max_pending
@@ -60,7 +60,7 @@ cdef class TimerCore(WheelCore):
     cdef int64_t run(self, ReadyQueue queue, bint exits) except -1
     cdef int fire_next(self, ReadyQueue queue, bint exits) except -1
     cdef void begin(self, TimerTask task, double now) noexcept
-    cdef int call(self, TimerTask task, object callback, object args, bint exits) except -1
+    cdef int call(self, TimerTask task, object call, bint exits) except -1
     cdef void follow(self, double now) noexcept
     cdef double latest_deadline(self, double now) noexcept
     cdef int rearm(self, PeriodicTask task) except -1

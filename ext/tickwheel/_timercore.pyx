@@ -14,7 +14,7 @@ from libc.math cimport INFINITY, isfinite
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint32_t
 
 from tickwheel._bucket cimport (
-    Bucket, Node, bucket_append, bucket_init, bucket_is_empty, bucket_take_all, node_is_linked, node_unlink,
+    Bucket, Node, bucket_append, bucket_init, bucket_is_empty, bucket_take_all, node_unlink,
 )
 from tickwheel._check cimport levels_check, list_check
 from tickwheel._histogram cimport HISTOGRAM_SIZE, histogram_add
@@ -24,11 +24,11 @@ from tickwheel._levels cimport (
 )
 from tickwheel._ready cimport PeriodicTask, ReadyQueue, RoutedTask
 from tickwheel._task cimport (
-    CANCELLED, ELSEWHERE, FIRED, MOVED, PENDING, PERIODIC, QUEUED, ROUTED, RUNNING, TimerTask, is_live,
+    CANCELLED, ELSEWHERE, FIRED, MOVED, PENDING, PERIODIC, QUEUED, ROUTED, RUNNING, Call, TimerTask, is_linked,
     task_of,
 )
-from tickwheel._ticks cimport deadline_tick, now_tick, tw_monotonic
-from tickwheel._wheel cimport WheelCore
+from tickwheel._ticks cimport Grid, deadline_tick, estimate, now_tick, tw_monotonic
+from tickwheel._wheel cimport WheelCore, release
 
 cdef extern from "Python.h":
     PyObject* PyObject_CallNoArgs(PyObject* callable)
@@ -67,7 +67,7 @@ cdef class Ticket:
     def __call__(self):
         cdef TimerCore core = self.core
         cdef TimerTask task = self.task
-        cdef object callback, args
+        cdef object call
         cdef Runner runner
         cdef double now = core.now()
         core.enter(&runner)
@@ -75,9 +75,9 @@ cdef class Ticket:
             with cython.critical_section(core):
                 if task.owner is not core or task.state != QUEUED or task.generation != self.generation:
                     return
-                callback, args = task.callback_, task.args_
+                call = task.call
                 core.begin(task, now)
-            core.call(task, callback, args, False)
+            core.call(task, call, False)
         finally:
             core.leave(&runner)
 
@@ -94,8 +94,7 @@ cdef class TimerCore(WheelCore):
                   bint self_driven, max_pending, report):
         bucket_init(&self.handed)
         bucket_init(&self.running)
-        self.tick = tick
-        self.ticks_per_second = 1.0 / tick
+        self.grid = Grid(tick, 1.0 / tick)
         self.latest = -INFINITY
         self.armed = UNARMED
         self.max_pending = NEVER if max_pending is None else max_pending
@@ -205,10 +204,9 @@ cdef class TimerCore(WheelCore):
                 if tw_rare(at_once):
                     errand = self.hand(task)
                 else:
-                    # The estimate may be a tick off; then the levels follow one tick later.
-                    if <int64_t>(now * self.ticks_per_second) > self.levels.time:
+                    if estimate(now, &self.grid) > self.levels.time:
                         self.follow(now)
-                    errand = self.link(task, deadline_tick(task.when_, self.tick))
+                    errand = self.link(task, deadline_tick(task.when_, &self.grid))
                 if errand != NO_LEVEL:
                     self.pending += 1
                     Py_INCREF(task)     # the list's (I6)
@@ -219,7 +217,7 @@ cdef class TimerCore(WheelCore):
     cdef void follow(self, double now) noexcept:
         """In the section: move the levels' clock to `now` if nothing is due until then, so that a
         timer that idled does not place what comes next in too coarse a bucket."""
-        cdef int64_t tick = now_tick(now, self.tick)
+        cdef int64_t tick = now_tick(now, &self.grid)
         cdef int64_t expiration
         if tick > self.levels.time and bucket_is_empty(&self.due) and (
             not levels_next_expiration(&self.levels, &expiration) or expiration > tick
@@ -227,20 +225,21 @@ cdef class TimerCore(WheelCore):
             levels_set_time(&self.levels, tick)
 
     cdef int cancel_task(self, TimerTask task) except -2:
-        cdef object _callback, _args     # DECREF after the section: a destructor may call back
+        cdef object _call    # DECREF after the section: a destructor may call back
+        if self.forked:
+            return False
         with cython.critical_section(self):
             if task.owner is not self:
                 return ELSEWHERE
-            if not is_live(task) or not node_is_linked(&task.node):
+            if not is_linked(task):
                 return False
             if task.state == QUEUED:
                 self.queued -= 1
-            self.release(task)
+            release(self, task)
             self.cancelled += 1
             task.state = CANCELLED
             task.flags &= ~(RUNNING | MOVED)
-            _callback, task.callback_ = task.callback_, None
-            _args, task.args_ = task.args_, None
+            _call, task.call = task.call, None
         Py_DECREF(task)
         if tw_rare(self.on_idle is not None):
             self.idle_check()
@@ -248,15 +247,18 @@ cdef class TimerCore(WheelCore):
 
     cdef int reschedule_task(self, TimerTask task, double delay) except -2:
         cdef Errand errand = NOTHING
-        cdef double now = self.now()
-        cdef double when = now + delay
+        cdef double now, when
         cdef int64_t deadline
+        if self.forked:
+            return False
+        now = self.now()
+        when = now + delay
         with cython.critical_section(self):
             if task.owner is not self:
                 return ELSEWHERE
-            if not is_live(task) or not node_is_linked(&task.node):
+            if not is_linked(task):
                 return False
-            deadline = deadline_tick(when, self.tick)
+            deadline = deadline_tick(when, &self.grid)
             if tw_rare(not levels_reserve(&self.levels, deadline)):
                 errand = NO_LEVEL
             else:
@@ -302,7 +304,7 @@ cdef class TimerCore(WheelCore):
                 if self.closed_:
                     break
                 # Anew each time: a callback may have changed the tick.
-                left = levels_advance(&self.levels, now_tick(now, self.tick), &self.due, BATCH)
+                left = levels_advance(&self.levels, now_tick(now, &self.grid), &self.due, BATCH)
                 while moved < BATCH and not bucket_is_empty(&self.due):
                     task = task_of(self.due.root.next)
                     node_unlink(&task.node)
@@ -357,7 +359,7 @@ cdef class TimerCore(WheelCore):
     cdef int fire_next(self, ReadyQueue queue, bint exits) except -1:
         """Take the first task of a queue and run it. False: there is none."""
         cdef TimerTask task
-        cdef object callback, args
+        cdef object call
         cdef double now
         if bucket_is_empty(&queue.tasks):
             return False
@@ -366,13 +368,13 @@ cdef class TimerCore(WheelCore):
             if bucket_is_empty(&queue.tasks):
                 return False
             task = task_of(queue.tasks.root.next)
-            callback, args = task.callback_, task.args_
+            call = task.call
             self.begin(task, now)
-        self.call(task, callback, args, exits)
+        self.call(task, call, exits)
         return True
 
     cdef void begin(self, TimerTask task, double now) noexcept:
-        """In the section: a QUEUED task starts. The caller holds its callback and arguments."""
+        """In the section: a QUEUED task starts. The caller holds what it calls."""
         cdef double late = (now - task.when_) * 1e9
         cdef int64_t late_ns = <int64_t>min(late, 9.2e18) if late > 0 else 0
         node_unlink(&task.node)
@@ -388,19 +390,18 @@ cdef class TimerCore(WheelCore):
         else:
             task.state = FIRED
             self.pending -= 1
-            task.callback_ = None
-            task.args_ = None
+            task.call = None
             Py_DECREF(task)         # the list's; the caller has its own
 
-    cdef int call(self, TimerTask task, object callback, object args, bint exits) except -1:
+    cdef int call(self, TimerTask task, object call, bint exits) except -1:
         """Run a task that has begun. Errors are reported and stop nothing (R8)."""
         cdef PyObject* result
-        if callback is None:
+        if call is None:
             result = PyObject_CallMethodNoArgs(<PyObject*>task, <PyObject*>RUN)
-        elif args is None:
-            result = PyObject_CallNoArgs(<PyObject*>callback)
+        elif type(call) is Call:
+            result = PyObject_Call(<PyObject*>(<Call>call).callback, <PyObject*>(<Call>call).args, NULL)
         else:
-            result = PyObject_Call(<PyObject*>callback, <PyObject*>args, NULL)
+            result = PyObject_CallNoArgs(<PyObject*>call)
         if result != NULL:
             Py_DECREF(<object>result)
             if task.flags & PERIODIC:
@@ -428,7 +429,7 @@ cdef class TimerCore(WheelCore):
             if not task.flags & MOVED:
                 task.plan_next(now)
             task.flags &= ~(RUNNING | MOVED)
-            deadline = deadline_tick(task.when_, self.tick)
+            deadline = deadline_tick(task.when_, &self.grid)
             # Without memory for its level it stays on the running list: pending, but never due.
             errand = NO_LEVEL
             if levels_reserve(&self.levels, deadline):
@@ -504,10 +505,10 @@ cdef class TimerCore(WheelCore):
             if not levels_next_expiration(&self.levels, &expiration):
                 self.armed = NEVER
                 return INFINITY
-            if expiration <= now_tick(now, self.tick):
+            if expiration <= now_tick(now, &self.grid):
                 return None
             self.armed = expiration
-            return expiration * self.tick
+            return expiration * self.grid.tick
 
     def woke(self):
         """The reaper is awake: nobody needs to wake it."""
@@ -560,7 +561,7 @@ cdef class TimerCore(WheelCore):
         cdef Bucket tasks
         cdef TimerTask task
         cdef double now = self.now()
-        cdef double old_tick
+        cdef Grid old_grid
         cdef double latest = now
         cdef bint memory
         if self.forked:
@@ -570,26 +571,25 @@ cdef class TimerCore(WheelCore):
             if self.closed_:
                 raise RuntimeError("the timer is closed")
             latest = self.latest_deadline(now)
-            old_tick = self.tick
-            self.tick = tick
-            memory = levels_init(&fresh, wheel_size, now_tick(now, self.tick))
-            if memory and not levels_reserve(&fresh, deadline_tick(latest, self.tick)):
+            old_grid = self.grid
+            self.grid = Grid(tick, 1.0 / tick)
+            memory = levels_init(&fresh, wheel_size, now_tick(now, &self.grid))
+            if memory and not levels_reserve(&fresh, deadline_tick(latest, &self.grid)):
                 levels_free(&fresh)
                 memory = False
             if not memory:
-                self.tick = old_tick
+                self.grid = old_grid
             else:
                 old = self.levels
                 fresh.wakeups = old.wakeups
                 fresh.cascades = old.cascades
                 self.levels = fresh
-                self.ticks_per_second = 1.0 / tick
                 levels_advance(&old, INT64_MAX, &tasks, INT64_MAX)
                 levels_free(&old)
                 while not bucket_is_empty(&tasks):
                     task = task_of(tasks.root.next)
                     node_unlink(&task.node)
-                    self.link(task, deadline_tick(task.when_, self.tick))
+                    self.link(task, deadline_tick(task.when_, &self.grid))
                 self.armed = UNARMED
         if not memory:
             raise MemoryError(f"no memory for a wheel of {wheel_size} buckets")

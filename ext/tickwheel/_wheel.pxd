@@ -1,7 +1,7 @@
 """WheelCore: levels that hold tasks; what `TimingWheel` and the timer's core have in common."""
 from libc.stdint cimport int64_t
 
-from tickwheel._bucket cimport Bucket
+from tickwheel._bucket cimport Bucket, node_unlink
 from tickwheel._levels cimport Levels
 from tickwheel._task cimport TaskOwner, TimerTask
 
@@ -11,6 +11,11 @@ cdef class WheelCore(TaskOwner):
     cdef Bucket due             # PENDING tasks whose tick has come, in the order of their firing
     cdef int64_t pending        # live tasks, on whatever list
 
-    cdef void release(self, TimerTask task) noexcept
     cdef list take_back(self, Bucket* bucket, list tasks)
     cdef list take_back_all(self)
+
+
+cdef inline void release(WheelCore core, TimerTask task) noexcept:
+    """A live task leaves its list and the count. The list's reference is now the caller's."""
+    node_unlink(&task.node)
+    core.pending -= 1

@@ -5,7 +5,7 @@ from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport INT64_MAX, int64_t
 
 from tickwheel._bucket cimport (
-    Bucket, bucket_append, bucket_init, bucket_is_empty, node_is_linked, node_unlink,
+    Bucket, bucket_append, bucket_init, bucket_is_empty, node_unlink,
 )
 from tickwheel._check cimport levels_check, list_check
 from tickwheel._levels cimport (
@@ -13,7 +13,7 @@ from tickwheel._levels cimport (
     levels_insert, levels_next_expiration,
 )
 from tickwheel._task cimport (
-    CANCELLED, ELSEWHERE, FIRED, IDLE, MOVED, RUNNING, State, TaskOwner, TimerTask, claim, is_live,
+    CANCELLED, ELSEWHERE, FIRED, IDLE, MOVED, RUNNING, State, TaskOwner, TimerTask, claim, is_linked,
     owner_of, task_of, unclaim,
 )
 
@@ -44,11 +44,6 @@ cdef class WheelCore(TaskOwner):
     def __dealloc__(self):
         levels_free(&self.levels)
 
-    cdef void release(self, TimerTask task) noexcept:
-        """A live task leaves its list and the count. The list's reference is now the caller's."""
-        node_unlink(&task.node)
-        self.pending -= 1
-
     cdef list take_back(self, Bucket* bucket, list tasks):
         """Move the tasks of a list to `tasks`: IDLE again, with all that they hold. O(n)."""
         cdef TimerTask task
@@ -59,7 +54,7 @@ cdef class WheelCore(TaskOwner):
                 more = not bucket_is_empty(bucket)
                 if more:
                     task = task_of(bucket.root.next)
-                    self.release(task)
+                    release(self, task)
                     task.state = IDLE
                     task.flags &= ~(RUNNING | MOVED)
             if more:
@@ -87,16 +82,17 @@ cdef class TickCore(WheelCore):
     """The core behind a `TimingWheel`."""
 
     cdef int cancel_task(self, TimerTask task) except -2:
-        cdef object _callback, _args    # DECREF after the section: a destructor may call back
+        cdef object _call   # DECREF after the section: a destructor may call back
+        if self.forked:
+            return False
         with cython.critical_section(self):
             if task.owner is not self:
                 return ELSEWHERE
-            if not is_live(task) or not node_is_linked(&task.node):
+            if not is_linked(task):
                 return False
-            self.release(task)
+            release(self, task)
             task.state = CANCELLED
-            _callback, task.callback_ = task.callback_, None
-            _args, task.args_ = task.args_, None
+            _call, task.call = task.call, None
         Py_DECREF(task)
         return True
 
@@ -108,7 +104,7 @@ cdef class TickCore(WheelCore):
         cdef int64_t before
         cdef Insertion insertion
         with cython.critical_section(self):
-            if task.owner is not self or not is_live(task) or not node_is_linked(&task.node):
+            if task.owner is not self or not is_linked(task):
                 return False
             before = task.node.deadline
             node_unlink(&task.node)
@@ -214,11 +210,10 @@ cdef class TimingWheel:
                     if bucket_is_empty(&core.due):
                         break
                     task = task_of(core.due.root.next)
-                    core.release(task)
+                    release(core, task)
                     task.state = FIRED
                 wanted -= 1
-                task.callback_ = None
-                task.args_ = None
+                task.call = None
                 tasks.append(task)
                 Py_DECREF(task)
         return tasks

@@ -38,7 +38,8 @@ IMPLEMENTATION = _choose()
 if TYPE_CHECKING or IMPLEMENTATION == "cython":
     try:
         from tickwheel._ready import ReadyQueue
-        from tickwheel._table import ReplayKernel, TimerTable
+        from tickwheel._replay import ReplayKernel
+        from tickwheel._table import TimerTable
         from tickwheel._task import TaskState, TimerTask
         from tickwheel._timer import TimerFront
         from tickwheel._timercore import TimerCore, TooManyPending
@@ -47,7 +48,8 @@ if TYPE_CHECKING or IMPLEMENTATION == "cython":
         raise ImportError(f"TICKWHEEL_CORE=cython: the compiled core is not installed ({error})") from None
 else:
     from tickwheel._reference.ready import ReadyQueue
-    from tickwheel._reference.table import ReplayKernel, TimerTable
+    from tickwheel._reference.replay import ReplayKernel
+    from tickwheel._reference.table import TimerTable
     from tickwheel._reference.task import TaskState, TimerTask
     from tickwheel._reference.timer import TimerFront
     from tickwheel._reference.timercore import TimerCore, TooManyPending

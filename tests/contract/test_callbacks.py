@@ -9,7 +9,7 @@ WAIT = 30
 
 
 def elsewhere(function):
-    """Runs a function in another thread and waits for it: hangs if a lock is held here that it needs there."""
+    """Runs a function in another thread and waits: fails if a lock is held here that it needs there."""
     results = []
     thread = threading.Thread(target=lambda: results.append(function()))
     thread.start()
@@ -203,7 +203,11 @@ def test_a_run_method_that_raises_is_reported(tw, make_timer, clock, caplog):
             raise ZeroDivisionError
 
     reports = []
-    timer = make_timer(executor="inline", clock=clock, start=False, on_error=lambda *args: reports.append(args))
+
+    def on_error(*args):
+        reports.append(args)
+
+    timer = make_timer(executor="inline", clock=clock, start=False, on_error=on_error)
     task = Broken(0)
     timer.add(task)
     timer.advance_clock()
@@ -215,7 +219,11 @@ def test_a_run_method_that_raises_is_reported(tw, make_timer, clock, caplog):
 def test_the_errors_of_submit_go_to_its_future_only(make_timer, clock, caplog):
     """R8: neither logged nor reported."""
     reports = []
-    timer = make_timer(executor="inline", clock=clock, start=False, on_error=lambda *args: reports.append(args))
+
+    def on_error(*args):
+        reports.append(args)
+
+    timer = make_timer(executor="inline", clock=clock, start=False, on_error=on_error)
     future = timer.submit(0, fail)
     timer.advance_clock()
     with pytest.raises(ZeroDivisionError):

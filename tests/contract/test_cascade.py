@@ -67,9 +67,9 @@ def test_a_timer_wakes_once_for_each_row(make_timer, scripted):
 
 @pytest.mark.parametrize("wheel_size", [2, 3, 20, 512])
 def test_a_bucket_by_the_formula(tw, wheel_size):
-    """From tick 0: level k takes deadlines below wheel_size ** k; its buckets start at multiples of the span."""
-    near = range(1, 2 * wheel_size**2, 1 + wheel_size // 10)
-    for deadline in [*near, wheel_size**3 - 1, wheel_size**3, wheel_size**5 + 7]:
+    """From tick 0 level k takes deadlines below wheel_size ** k, in buckets at multiples of its span."""
+    edges = [wheel_size**level + step for level in range(1, 6) for step in (-1, 0, 1, wheel_size - 1)]
+    for deadline in [*range(1, 80), *edges]:
         span = 1
         while deadline >= span * wheel_size:
             span *= wheel_size

@@ -1,6 +1,8 @@
 """Bad input: one clear error that names argument, rule and value, and nothing changed."""
 
+import copy
 import math
+import pickle
 
 import pytest
 
@@ -203,7 +205,7 @@ def test_a_callback_must_be_callable(timer):
 def test_arguments_are_positional(timer):
     """`schedule(delay, callback, /, *args)`: no keyword but `executor`."""
     for call in (
-        lambda: timer.schedule(),
+        timer.schedule,
         lambda: timer.schedule(1.0),
         lambda: timer.schedule(delay=1.0, callback=list),
         lambda: timer.schedule(1.0, list, daemon=True),
@@ -254,6 +256,58 @@ def test_initialising_a_pending_task_again_is_refused(tw, timer):
         task.__init__(1.0)
     assert (task.when, task.state, len(timer)) == (5.0, "PENDING", 1)
     timer._check()
+
+
+@pytest.mark.parametrize("copy", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_what_is_linked_cannot_be_copied(tw, timer, advance, copy):
+    """TypeError: a copy would share the links of its original."""
+    task, wheel = timer.schedule(5.0, list), tw.TimingWheel()
+    wheel.add(tw.TimerTask(0), 5)
+    for thing in (task, wheel, timer):
+        with pytest.raises(TypeError):
+            copy(thing)
+    timer._check()
+    assert advance(5.0) == 1
+
+
+def test_a_timer_subclass_that_forgot_its_init_is_told(tw):
+    """An error for each method, and no crash, on a timer whose `__init__` was never called."""
+
+    class Forgetful(tw.Timer):
+        def __init__(self):
+            pass
+
+    timer = Forgetful()
+    for call in (
+        lambda: timer.schedule(1.0, list),
+        lambda: timer.schedule_at(1.0, list),
+        lambda: timer.schedule_every(1.0, list),
+        lambda: timer.submit(1.0, list),
+        lambda: timer.add(tw.TimerTask(1.0)),
+        lambda: len(timer),
+        timer.time,
+        timer.stats,
+        timer.reconfigure,
+        timer.advance_clock,
+        timer.close,
+        timer._check,
+    ):
+        with pytest.raises((RuntimeError, AttributeError)):
+            call()
+
+
+@pytest.mark.parametrize("reading", [math.nan, math.inf, "noon", None])
+def test_a_clock_that_tells_nonsense_is_told(make_timer, scripted, reading):
+    """An error in whoever reads it, and what is pending stays whole."""
+    timer = make_timer(tick=1.0, executor="inline", clock=scripted, start=False)
+    task = timer.schedule(5.0, list)
+    scripted.now = reading
+    for call in (lambda: timer.schedule(1.0, list), lambda: task.reschedule(9.0), timer.advance_clock):
+        with pytest.raises((ValueError, TypeError)):
+            call()
+    scripted.now = 5.0
+    timer._check()
+    assert timer.advance_clock() == 1
 
 
 # --- max_pending

@@ -116,6 +116,33 @@ def test_a_task_may_ask_for_inline(make_timer, clock, collecting):
     assert collecting.tickets == []
 
 
+def test_executors_that_come_and_go_are_told_apart(make_timer, clock):
+    """A new executor in the memory of an old one is given its own tasks alone."""
+    timer = make_timer(tick=1.0, executor="inline", clock=clock, start=False)
+
+    class Own(concurrent.futures.Executor):
+        def __init__(self, number):
+            self.number = number
+
+        def submit(self, fn, /, *args, **kwargs):
+            handed.append((self.number, fn))
+            return concurrent.futures.Future()
+
+    handed, ran = [], []
+    for number in range(200):
+        timer.schedule(1 + number % 5, ran.append, number, executor=Own(number))
+        if number % 20 == 0:
+            clock.advance(1.0)
+            timer.advance_clock()
+    clock.advance(10.0)
+    timer.advance_clock()
+    for number, ticket in handed:
+        before = len(ran)
+        ticket()
+        assert ran[before:] == [number]
+    assert len(ran) == 200
+
+
 def test_an_executor_is_given_each_due_task_once(make_timer, clock, collecting):
     """One `submit(ticket)` for each."""
     timer = make_timer(tick=1.0, executor=collecting, clock=clock, start=False)

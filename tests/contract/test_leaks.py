@@ -109,7 +109,8 @@ WAYS = {
     "fire": "timer.schedule(0.5, noop, object())",
     "fire at once": "timer.schedule(0, noop, object())",
     "schedule_at": "timer.schedule_at(clock.time(), noop)",
-    "periodic": "timer.schedule_every(0.2, noop, object()).reschedule(0.1); timer.schedule_every(9.0, noop).cancel()",
+    "periodic": "timer.schedule_every(0.2, noop, object()).reschedule(0.1)",
+    "periodic and cancelled": "timer.schedule_every(9.0, noop, object()).cancel()",
     "submit": "timer.submit(0.1, noop)",
     "submit and cancel": "timer.submit(9.0, noop).cancel()",
     "submit an error": "timer.submit(0, divmod, 1, 0)",
@@ -128,10 +129,14 @@ WAYS = {
     "bare task": "tw.TimerTask(1.0).cancel()",
     "reconfigure": "timer.reconfigure(tick=(0.001, 0.01)[n % 2], wheel_size=(8, 512)[n % 2])",
     "full": "refused(full.schedule, 1.0, noop, object()); refused(full.submit, 1.0, noop)",
-    "closed": "refused(closed.schedule, 1.0, noop, object()); refused(closed.add, Bell(1.0)); closed.close()",
+    "closed": "refused(closed.schedule, 1.0, noop, object()); refused(closed.add, Bell(1.0))",
+    "closed again": "closed.close(); closed.stats()",
     "error": "timer.schedule(0, divmod, 1, 0)",
-    "wheel": "w = tw.TimingWheel(4); w.add(tw.TimerTask(0), 5); w.add(Bell(0), 9); w.add(Bell(0), 999); w.advance(99)",
-    "wheel errors": "refused(tw.TimingWheel, 1); refused(WHEEL.add, object(), 1); refused(WHEEL.add, BELL, 2**70)",
+    "wheel": "w = tw.TimingWheel(4); w.add(tw.TimerTask(0), 5); w.add(Bell(0), 999); w.advance(99)",
+    "wheel and cancelled": "t = tw.TimerTask(0); WHEEL.add(t, 9); t.cancel()",
+    "wheel and moved": "t = tw.TimerTask(0); WHEEL.add(t, 9); WHEEL.reschedule(t, 9**9); WHEEL.cancel(t)",
+    "no size": "refused(tw.TimingWheel, 1); refused(tw.TimingWheel, 'x')",
+    "no tick": "refused(WHEEL.add, object(), 1); refused(WHEEL.add, BELL, 2**70)",
     "foreign": "timer.schedule(0, noop, object(), executor=pool); pool.run()",
     "foreign and cancelled": "timer.schedule(0, noop, object(), executor=pool).cancel(); pool.run()",
 }
@@ -218,6 +223,11 @@ def use():
                 t.submit(0.0, noop).result(30)
             t.schedule(5.0, noop)
             t.schedule(5e6, noop)
+    by_hand = tw.Timer(clock=tw.ManualClock(), executor="inline", start=False)
+    by_hand.schedule(0, by_hand.close)
+    by_hand.schedule(0, noop)
+    by_hand.advance_clock()
+    by_hand.advance_clock()
 
 def opened():
     return len(os.listdir("/proc/self/fd"))
@@ -236,11 +246,12 @@ timer.close()
 
 
 @linux
-def test_wheels_and_levels_are_freed(fresh):
-    """Overflow wheels made by `reconfigure` and by far deadlines, outside Python's allocator: bytes come back."""
+def test_wheels_and_levels_are_freed(fresh, core):
+    """Overflow wheels, made by `reconfigure` and by far deadlines outside Python's allocator, go away."""
+    rounds = 400 if core == "cython" else 20
     fresh(
         COUNTING
-        + """
+        + f"""
 def turn(n):
     for _ in range(n):
         timer.reconfigure(tick=0.001, wheel_size=4096)
@@ -248,9 +259,9 @@ def turn(n):
         wheel = tw.TimingWheel(4096)
         wheel.add(tw.TimerTask(0), 2**62)
 
-turn(50)
+turn({rounds} // 8)
 before = resident_mib()
-turn(400)
+turn({rounds})
 grown = resident_mib() - before
 assert grown < 30, grown
 timer.close()

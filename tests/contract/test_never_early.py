@@ -177,6 +177,20 @@ def test_a_suspended_machine_fires_each_task_once(timer, advance):
     assert fired == list(range(1, 100))
 
 
+def test_time_before_zero_rounds_up_too(make_timer, tw):
+    """R1: a clock may start below zero: towards zero is up."""
+    clock = tw.ManualClock(-10.0)
+    timer = make_timer(tick=1.0, wheel_size=4, executor="inline", clock=clock, start=False)
+    fired = []
+    for delay in (0.5, 1.0, 2.5, 9.5, 10.0, 10.5, 30.0):
+        timer.schedule(delay, lambda: fired.append(clock.time()))
+    for _ in range(60):
+        clock.advance(0.5)
+        timer.advance_clock()
+        timer._check()
+    assert fired == [-9.0, -9.0, -7.0, 0.0, 0.0, 1.0, 20.0]
+
+
 def test_a_century_passes_in_any_stride(make_timer, clock, rng):
     """R1: a deadline 100 years away fires on its day, whatever the strides towards it."""
     year = 365.25 * 86400

@@ -48,7 +48,7 @@ def test_arguments_are_passed_on_each_run(timer, advance):
 
 
 def test_skip_runs_once_for_all_that_was_missed_and_keeps_its_grid(timer, clock, runs, note):
-    """"skip" (the default): late by several intervals, it runs once, then on the grid again."""
+    """By default, "skip": late by several intervals, it runs once, then on the grid again."""
     task = timer.schedule_every(1.0, note)
     clock.advance(3.5)
     assert turn_until_quiet(timer) == 1
@@ -59,7 +59,7 @@ def test_skip_runs_once_for_all_that_was_missed_and_keeps_its_grid(timer, clock,
 
 
 def test_burst_makes_up_for_all_that_was_missed_and_keeps_its_grid(timer, clock, runs, note):
-    """"burst": as many runs as intervals have passed."""
+    """With "burst": as many runs as intervals have passed."""
     task = timer.schedule_every(1.0, note, missed="burst")
     clock.advance(3.5)
     assert turn_until_quiet(timer) == 3
@@ -70,7 +70,7 @@ def test_burst_makes_up_for_all_that_was_missed_and_keeps_its_grid(timer, clock,
 
 
 def test_delay_counts_from_the_end_of_the_last_run(timer, clock, runs):
-    """"delay": a run that takes time, or is late, moves those after it."""
+    """With "delay" a run that takes time, or is late, moves those after it."""
 
     def slow():
         runs.append(clock.time())
@@ -143,7 +143,7 @@ def test_random_strides_against_counting(make_timer, clock, rng, missed):
 
 
 def test_an_interval_below_a_tick_skips_to_one_run_a_tick(timer, clock, runs, note):
-    """"skip" with an interval shorter than the tick."""
+    """A "skip" with an interval shorter than the tick."""
     timer.schedule_every(0.3, note)
     for _ in range(10):
         clock.advance(1.0)
@@ -152,7 +152,7 @@ def test_an_interval_below_a_tick_skips_to_one_run_a_tick(timer, clock, runs, no
 
 
 def test_an_interval_below_a_tick_bursts_through_the_grid(timer, clock, runs, note):
-    """"burst" with an interval shorter than the tick: 39 quarters lie before the tenth second, one on it."""
+    """A "burst" with an interval shorter than the tick: 39 quarters lie before the tenth second, one on it."""
     timer.schedule_every(0.25, note, missed="burst")
     for _ in range(10):
         clock.advance(1.0)
@@ -161,7 +161,7 @@ def test_an_interval_below_a_tick_bursts_through_the_grid(timer, clock, runs, no
 
 
 def test_a_century_of_missed_runs_is_skipped_at_once(timer, clock, runs, note):
-    """"skip" counts what was missed; it does not walk through it."""
+    """A "skip" counts what was missed; it does not walk through it."""
     task = timer.schedule_every(0.75, note)
     clock.advance(3e9)
     assert turn_until_quiet(timer) == 1

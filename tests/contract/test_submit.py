@@ -82,7 +82,7 @@ def test_a_running_future_cannot_be_cancelled(make_timer, gate):
 
 @pytest.mark.parametrize("how", ["cancel", "close"])
 def test_a_cancelled_future_is_done_for_wait_and_as_completed(timer, how):
-    """`concurrent.futures.wait` counts a future as done once it is cancelled: nobody waits for it for ever."""
+    """`concurrent.futures.wait` counts a cancelled future as done: nobody waits for it for ever."""
     futures = [timer.submit(5.0, list), timer.submit(5.0, list)]
     if how == "cancel":
         futures[0].cancel()

@@ -165,7 +165,12 @@ def test_cancel_means_never_although_others_move_it(make_timer, clock):
     for _ in range(300):
         fired = []
         task = timer.schedule(5.0, fired.append, 1)
-        run_together(task.cancel, lambda: [task.reschedule(n % 9 + 1) for n in range(20)], task.cancel)
+
+        def move(task=task):
+            for n in range(20):
+                task.reschedule(n % 9 + 1)
+
+        run_together(task.cancel, move, task.cancel)
         assert task.state == "CANCELLED"
         assert len(timer) == 0
         clock.advance(20.0)
@@ -193,6 +198,25 @@ def test_only_one_timer_gets_a_task(tw, make_timer, clock):
         assert task.cancel() is True
     for timer in timers:
         timer._check()
+
+
+def test_no_thread_gets_past_max_pending(tw, make_timer, clock):
+    """`max_pending` is exact, however many threads ask for the last place."""
+    timer = make_timer(tick=1.0, clock=clock, start=False, max_pending=100)
+    for _ in range(20):
+        accepted, refused = [], []
+
+        def schedule(accepted=accepted, refused=refused):
+            for _ in range(60):
+                try:
+                    accepted.append(timer.schedule(5.0, list))
+                except tw.TooManyPending:
+                    refused.append(1)
+
+        run_together(schedule, schedule, schedule)
+        assert (len(accepted), len(refused), len(timer)) == (100, 80, 100)
+        for task in accepted:
+            task.cancel()
 
 
 def test_close_races_schedule(make_timer, rng):

@@ -22,9 +22,6 @@ from typing import Any, Self
 
 from tickwheel._reference.levels import Bucket, Levels, Node
 from tickwheel._reference.onecall import Int64s, OneCall, int64_of, int64s_of
-from tickwheel._reference.replaykernel import ReplayKernel
-
-__all__ = ["ReplayKernel", "TimerTable"]
 
 MAGIC = b"tickwhl\0"
 VERSION = 1

@@ -18,7 +18,7 @@ from tickwheel.replay.outcomes import Outcomes, RowOrder
 from tickwheel.trace import Chunk
 from tickwheel.units import MAX_NS
 
-KERNELS = {"cython": "tickwheel._table", "python": "tickwheel._reference.table"}
+KERNELS = {"cython": "tickwheel._replay", "python": "tickwheel._reference.replay"}
 
 
 @dataclass(frozen=True, slots=True)

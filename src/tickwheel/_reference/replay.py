@@ -1,4 +1,4 @@
-"""ReplayKernel in plain Python: the mirror of `_replay.pxd`, with the same results."""
+"""ReplayKernel in plain Python: the mirror of `_replay.pyx`, with the same results."""
 
 from __future__ import annotations
 
