@@ -178,7 +178,9 @@ cdef class TimerCore(WheelCore):
         if errand == NO_LEVEL:
             raise MemoryError("no memory for a coarser wheel")
         if errand == WAKE:
-            self.wake()
+            wake = self.wake
+            if wake is not None:    # who waited in advance_clock may have gone meanwhile
+                wake()
         elif errand == FEED:
             self.queue_of(task).feed()
         elif errand == SUBMIT:
@@ -301,9 +303,7 @@ cdef class TimerCore(WheelCore):
             fed = False
             submissions = None
             with cython.critical_section(self):
-                if self.closed_:
-                    break
-                # Anew each time: a callback may have changed the tick.
+                # Anew each time: a callback may have changed the tick, or closed the timer.
                 left = levels_advance(&self.levels, now_tick(now, &self.grid), &self.due, BATCH)
                 while moved < BATCH and not bucket_is_empty(&self.due):
                     task = task_of(self.due.root.next)
@@ -331,7 +331,7 @@ cdef class TimerCore(WheelCore):
                 self.queue.feed()
             ran = self.run(self.inline, self.self_driven)
             handed += ran
-            if left > 0 and moved == 0 and ran == 0:
+            if self.closed_ or (left > 0 and moved == 0 and ran == 0):
                 break
             if self.self_driven:
                 PyErr_CheckSignals()

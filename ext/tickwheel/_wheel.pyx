@@ -96,6 +96,18 @@ cdef class TickCore(WheelCore):
         Py_DECREF(task)
         return True
 
+    cdef TimerTask expire(self):
+        """Take the first task that is due off its list: FIRED. None: there is none."""
+        cdef TimerTask task = None
+        with cython.critical_section(self):
+            if not bucket_is_empty(&self.due):
+                task = task_of(self.due.root.next)
+                release(self, task)
+                task.state = FIRED
+        if task is not None:
+            Py_DECREF(task)
+        return task
+
     cdef int reschedule_task(self, TimerTask task, double delay) except -2:
         raise RuntimeError("a TimingWheel knows ticks: use its reschedule(task, deadline_tick)")
 
@@ -205,17 +217,12 @@ cdef class TimingWheel:
             with cython.critical_section(core):
                 left = levels_advance(&core.levels, now, &core.due, min(wanted, BATCH))
             more = left == 0
-            while wanted > 0:
-                with cython.critical_section(core):
-                    if bucket_is_empty(&core.due):
-                        break
-                    task = task_of(core.due.root.next)
-                    release(core, task)
-                    task.state = FIRED
-                wanted -= 1
+            task = core.expire()
+            while task is not None:
                 task.call = None
                 tasks.append(task)
-                Py_DECREF(task)
+                wanted -= 1
+                task = core.expire() if wanted > 0 else None
         return tasks
 
     def next_expiration(self):

@@ -1,6 +1,6 @@
 import enum
 from collections.abc import Callable
-from typing import Any
+from typing import Any, final
 
 class TaskState(enum.StrEnum):
     IDLE = "IDLE"
@@ -8,6 +8,10 @@ class TaskState(enum.StrEnum):
     QUEUED = "QUEUED"
     FIRED = "FIRED"
     CANCELLED = "CANCELLED"
+
+@final
+class Call:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 class TaskOwner: ...
 

@@ -7,6 +7,7 @@ through ctypes. Elsewhere it looks at the clock once a second.
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import struct
@@ -14,6 +15,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import ctypes
 
 __all__ = ["BootClock"]
 
@@ -64,18 +69,33 @@ class _SlicedSleeper:
         pass
 
 
+@functools.cache
+def _library() -> ctypes.CDLL:
+    import ctypes  # here: it costs more to import than the rest of the package
+
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _libc(name: str, *args: object) -> int:
+    """Call a function of the C library; OSError if it fails."""
+    import ctypes
+
+    result: int = getattr(_library(), name)(*args)
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result
+
+
 class _BootSleeper:
     """Sleeps in poll() on a boot-time timer and on an event that wakes it."""
 
     def __init__(self, now: Callable[[], float]) -> None:
-        import ctypes  # here: few use this clock, and it costs more to import than the rest of the package
-        import select
+        import select  # here: few use this clock
 
         self._now = now
-        self._errno = ctypes.get_errno
-        self._libc = ctypes.CDLL(None, use_errno=True)
         flags = os.O_NONBLOCK | os.O_CLOEXEC
-        self._timer = self._checked(self._libc.timerfd_create(time.CLOCK_BOOTTIME, flags))
+        self._timer = _libc("timerfd_create", time.CLOCK_BOOTTIME, flags)
         self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._poll = select.poll()
         self._poll.register(self._timer, select.POLLIN)
@@ -83,19 +103,13 @@ class _BootSleeper:
         self._closing = threading.Lock()
         self._closed = False
 
-    def _checked(self, result: int) -> int:
-        if result < 0:
-            number = self._errno()
-            raise OSError(number, os.strerror(number))
-        return result
-
     def _set(self, when: float) -> None:
         seconds = nanoseconds = 0  # disarmed
         if when != math.inf:
             # Rounded up: woken a nanosecond early it would only go to sleep again.
             seconds, nanoseconds = divmod(max(1, min(math.ceil(when * 1e9), 2**62)), 10**9)
         itimerspec = struct.pack("@llll", 0, 0, seconds, nanoseconds)
-        self._checked(self._libc.timerfd_settime(self._timer, _TIMER_ABSTIME, itimerspec, None))
+        _libc("timerfd_settime", self._timer, _TIMER_ABSTIME, itimerspec, None)
 
     def wait_until(self, when: float) -> None:
         while self._now() < when:

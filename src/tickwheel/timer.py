@@ -12,7 +12,7 @@ import warnings
 import weakref
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 from tickwheel._core import ReadyQueue, TimerCore, TimerFront, TimerTask
 from tickwheel.clock import Clock, MonotonicClock
@@ -169,6 +169,7 @@ class Timer(TimerFront):
                     core.woke()
                 handed = core.turn_now()
         finally:
+            core.woke()
             core.wake = None
             sleeper.close()
         return handed
@@ -239,6 +240,9 @@ class Timer(TimerFront):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"cannot copy or pickle {self!r}: it has threads and tasks")
 
     def __repr__(self) -> str:
         state = "closed" if self._core.closed else f"{len(self)} pending"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable
-from typing import Any, Protocol, Self
+from typing import Any, NoReturn, Protocol, Self
 
 from tickwheel._reference.levels import Node
 
@@ -106,6 +106,9 @@ class TimerTask(Node):
     def args(self) -> tuple[Any, ...] | None:
         """Its arguments, a tuple; None once fired or cancelled."""
         return None if self._state is FIRED or self._state is CANCELLED else self._args
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"cannot copy or pickle {self!r}: it is linked to others")
 
     def __repr__(self) -> str:
         when = "" if math.isnan(self._when) else f" when={self._when:.6f}"

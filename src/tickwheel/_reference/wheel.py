@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import threading
+from typing import NoReturn
 
 from tickwheel._reference.levels import Bucket, Levels
 from tickwheel._reference.task import CANCELLED, FIRED, IDLE, TimerTask, check_task, claim, is_live
@@ -148,6 +149,9 @@ class TimingWheel:
         core = self._core
         with core.lock:
             return core.levels.time if core.due else core.levels.next_expiration()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"cannot copy or pickle {self!r}")
 
     def _check(self) -> None:
         """AssertionError that names the broken invariant (I1-I5)."""

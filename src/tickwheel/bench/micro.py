@@ -40,9 +40,10 @@ FILL = """
     yield
 """
 EMPTY = """
-    for handle in handles:
-        {cancel}
-    yield
+    if lives_on:
+        for handle in handles:
+            {cancel}
+        yield
 """
 STEPS = {
     "schedule": (0.5, FILL + """
@@ -195,7 +196,8 @@ def _steps(
     names = {
         **peer.names(),
         "workload": workload, "n": workload.n, "record": record, "callback": nothing,
-        "finished": finished, "finish": lambda: finished.append(True), "pending": peer.pending,
+        "finished": finished, "finish": lambda: finished.append(True),
+        "pending": peer.pending, "lives_on": peer.lives_on,
         "clock": time.process_time_ns, "wall_clock": time.perf_counter_ns,
         "monotonic": time.monotonic, "sleep": time.sleep, "deque": deque,
         "collect": gc.collect, "resident_bytes": resident_bytes,

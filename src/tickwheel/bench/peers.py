@@ -35,6 +35,7 @@ class Peer:
     chunk: ClassVar[int] = 1000             # operations between two turns of its loop
     patience_s: ClassVar[float] = 20.0      # a batch that took so long is cut at a chunk
     largest: ClassVar[int | None] = None    # pending timers that it can reasonably be asked for
+    lives_on: ClassVar[bool] = False        # what a batch left pending would be there in the next
     own_thread: ClassVar[bool] = False      # fires by itself: nobody turns it
 
     def names(self) -> dict[str, Any]:
@@ -175,6 +176,7 @@ class Gevent(Peer):
     # Without keyword arguments: they take the slow way through its Cython signature.
     schedule = "handle = timer(delay); handle.start(callback)"
     cancel = "handle.stop()"
+    lives_on = True
 
     def __init__(self) -> None:
         self._gevent = require("gevent", "the gevent peer", "bench")
@@ -195,6 +197,7 @@ class Twisted(Peer):
     name = "twisted"
     about = "reactor.callLater, turned by reactor.iterate(0)"
     module = "twisted"
+    lives_on = True
 
     def __init__(self) -> None:
         self._reactor = require("twisted.internet.reactor", "the twisted peer", "bench")
@@ -230,6 +233,7 @@ class Threading(Peer):
     about = "threading.Timer: a thread each, so asked for 1,000 only"
     schedule = "handle = Timer(delay, callback); handle.start()"
     largest = 1000
+    lives_on = True
     own_thread = True
 
     def names(self) -> dict[str, Any]:
