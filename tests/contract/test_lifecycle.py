@@ -211,6 +211,28 @@ def test_a_stale_ticket_never_runs_a_task_that_moved(make_timer, clock, collecti
     assert (ran, task.state) == ([1], "FIRED")
 
 
+def test_a_ticket_of_an_earlier_scheduling_is_stale(tw, make_timer, clock, collecting):
+    """R3: also where the task was due at once, cancelled and added again, or moved to at once."""
+    timer = make_timer(tick=1.0, executor=collecting, clock=clock, start=False)
+    ran = []
+
+    class Bell(tw.TimerTask):
+        def run(self):
+            ran.append(self)
+
+    bell = Bell(0)
+    timer.add(bell)
+    bell.cancel()
+    timer.add(bell)
+    bell.reschedule(0)
+    cancelled, moved, current = collecting.tickets
+    cancelled()
+    moved()
+    assert (ran, bell.state) == ([], "QUEUED")
+    current()
+    assert (ran, bell.state) == ([bell], "FIRED")
+
+
 def test_reschedule_to_nothing_is_due_at_once(timer, clock, advance):
     """R4, R5: a delay <= 0 makes a pending task due, and never runs it inside the call."""
     fired = []

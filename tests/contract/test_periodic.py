@@ -58,6 +58,15 @@ def test_skip_runs_once_for_all_that_was_missed_and_keeps_its_grid(timer, clock,
     assert runs == [3.5, 4.0]
 
 
+def test_skip_takes_a_grid_point_that_counts_as_now_for_missed(make_timer, clock):
+    """R1 reads 3 * 0.1 as 0.3, so "skip" does too: late until the third interval it runs once, not twice."""
+    timer = make_timer(tick=0.001, executor="inline", clock=clock, start=False)
+    task = timer.schedule_every(0.1, list)
+    clock.advance(0.3)
+    assert turn_until_quiet(timer) == 1
+    assert task.when == pytest.approx(0.4)
+
+
 def test_burst_makes_up_for_all_that_was_missed_and_keeps_its_grid(timer, clock, runs, note):
     """With "burst": as many runs as intervals have passed."""
     task = timer.schedule_every(1.0, note, missed="burst")
@@ -152,7 +161,7 @@ def test_an_interval_below_a_tick_skips_to_one_run_a_tick(timer, clock, runs, no
 
 
 def test_an_interval_below_a_tick_bursts_through_the_grid(timer, clock, runs, note):
-    """A "burst" with an interval shorter than the tick: 39 quarters lie before the tenth second, one on it."""
+    """A "burst" with an interval shorter than the tick: forty quarters in ten seconds."""
     timer.schedule_every(0.25, note, missed="burst")
     for _ in range(10):
         clock.advance(1.0)

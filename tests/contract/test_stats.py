@@ -36,7 +36,6 @@ def test_counters_add_up_at_every_step(timer, advance, rng, caplog):
         raise ZeroDivisionError
 
     tasks = []
-    errors = 0
     for _ in range(2000):
         choice = rng.random()
         if choice < 0.5:
@@ -51,6 +50,9 @@ def test_counters_add_up_at_every_step(timer, advance, rng, caplog):
         stats = timer.stats()
         assert stats.scheduled == len(tasks) == stats.fired + stats.cancelled + stats.pending
         assert stats.pending == len(timer)
+    states = [task.state for task, _ in tasks]
+    stats = timer.stats()
+    assert (stats.fired, stats.cancelled) == (states.count("FIRED"), states.count("CANCELLED"))
     errors = sum(task.state == "FIRED" and failing for task, failing in tasks)
     assert timer.stats().errors == errors > 0
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from tickwheel.bench import bulk, micro
 from tickwheel.bench.peers import PEERS
 
-ENOUGH_OPERATIONS = 200_000     # batches are repeated until so many are done,
+ENOUGH_OPERATIONS = 500_000     # batches are repeated until so many are done,
 ENOUGH_S = 4.0                  # or so much time has passed
 
 

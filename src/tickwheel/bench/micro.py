@@ -1,7 +1,7 @@
 """The micro benchmarks: what is timed, written once for all peers.
 
-    schedule    N operations, while the pending timers grow from N/2 to 3N/2, into memory that
-                at 1e5 and above is new: a page fault every 4,096 bytes is contained
+    schedule    N operations, while the pending timers grow from N/2 to 3N/2; the first batch of
+                a process into new memory, page faults contained, the next into what it kept
     cancel      N of 3N/2 in random order, handle dropped: what frees its timer does so here
     cancel-hot  those scheduled last, the latest first; N stay
     churn       cancel a random one, drop its handle, schedule another: N stay; half a turnover

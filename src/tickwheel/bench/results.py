@@ -12,6 +12,8 @@ CAVEATS = (
     "Each figure is the median over rounds of a fresh process each; in brackets the lowest and the highest "
     "batch; p99 over chunks of 1,000 operations. It is CPU time, of all threads: other load is not in it, "
     "but what that does to the caches is.",
+    "The first batch of a process grows into new memory, the next ones into what the process kept: at 1e6 "
+    "there is only the first, below it is one of several, and seen in the highest.",
     "The loop that measures is contained in every figure; the row `empty-loop` says what it costs.",
     "schedule, cancel and churn have N timers pending on average, due in 30 to 60 s, in random order; cancel "
     "drops the handle and frees what it frees; expire has all N due within a second, found by a loop that "
