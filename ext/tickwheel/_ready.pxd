@@ -22,7 +22,7 @@ cdef class PeriodicTask(RoutedTask):
     cdef int64_t runs
     cdef int missed
 
-    cdef void move_grid(self) noexcept
+    cdef void move_grid(self, double start) noexcept
     cdef void plan_next(self, double now) noexcept
 
 

@@ -31,19 +31,20 @@ cdef class RoutedTask(TimerTask):
 cdef class PeriodicTask(RoutedTask):
     """A task that is armed again when its callback has returned (R3: its runs never overlap)."""
 
-    cdef void move_grid(self) noexcept:
-        """Count the runs from the one that is due at `when_`."""
-        self.base = self.when_
+    cdef void move_grid(self, double start) noexcept:
+        """Count the runs from the one that is due at `start`."""
+        self.base = start
         self.runs = 0
 
     cdef void plan_next(self, double now) noexcept:
         """Set `when_` to the next run's, seen from `now`. No drift: counted from `base`."""
+        cdef double missed = now + 1e-9     # what is due on this tick counts as now (R1)
         if self.missed == DELAY:
             self.base = now
             self.runs = 0
         self.runs += 1
-        if self.missed == SKIP and self.base + self.runs * self.interval <= now:
-            self.runs = <int64_t>((now - self.base) / self.interval)
-            while self.base + self.runs * self.interval <= now:
+        if self.missed == SKIP and self.base + self.runs * self.interval <= missed:
+            self.runs = <int64_t>((missed - self.base) / self.interval)
+            while self.base + self.runs * self.interval <= missed:  # once, or twice: the quotient is rounded
                 self.runs += 1
         self.when_ = self.base + self.runs * self.interval

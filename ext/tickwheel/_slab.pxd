@@ -2,7 +2,7 @@
 
 A slab is 2 MB at an address that is a multiple of 2 MB, so that an object's slab is found by a mask.
 From the second one on, Linux is asked for a huge page: with pages of 4 KB, the faults of fresh memory are a
-third of what scheduling a timer costs. An empty slab goes back to the system, but for the last.
+third of what scheduling a timer costs. An empty slab goes back to the system, but for one.
 
 The caller holds the GIL.
 """
@@ -51,6 +51,7 @@ cdef struct Slab:
 
 cdef struct Slabs:
     Slab* roomy                 # those with room, in the order in which they are filled
+    Slab* spare                 # an empty one that is kept: who comes and goes at its edge maps nothing
     int64_t count
     size_t size                 # bytes an object
 
@@ -105,6 +106,8 @@ cdef inline void* slabs_take(Slabs* slabs) noexcept nogil:
         object = <void**>slab.fresh
         slab.fresh += slabs.size
     slab.used += 1
+    if slab == slabs.spare:
+        slabs.spare = NULL
     if slab_is_full(slab):
         slab_unlink(slabs, slab)
     return object
@@ -119,7 +122,10 @@ cdef inline void slabs_give(Slabs* slabs, void* memory) noexcept nogil:
     object[0] = slab.freed
     slab.freed = object
     slab.used -= 1
-    if slab.used == 0 and slabs.count > 1:
-        slab_unlink(slabs, slab)
-        slabs.count -= 1
-        tw_unmap(slab)
+    if slab.used == 0:
+        if slabs.spare == NULL:
+            slabs.spare = slab
+        else:
+            slab_unlink(slabs, slab)
+            slabs.count -= 1
+            tw_unmap(slab)

@@ -86,8 +86,9 @@ cdef class TimerTask:
 
     def run(self):
         """What the task does when it fires: override it. By default, call the callback if there is one."""
-        if self.call is not None:
-            self.call()
+        cdef object call = call_in(self)
+        if call is not None:
+            call()
 
     def cancel(self):
         """Take the task back. True if this call prevented the firing; at most once. O(1). R3."""
@@ -132,19 +133,32 @@ cdef class TimerTask:
     @property
     def callback(self):
         """What was scheduled; None once fired or cancelled, and for tasks that override run()."""
-        return (<Call>self.call).callback if type(self.call) is Call else self.call
+        cdef object call = call_in(self)
+        return (<Call>call).callback if type(call) is Call else call
 
     @property
     def args(self):
         """Its arguments, a tuple; None once fired or cancelled."""
         if self.state == FIRED or self.state == CANCELLED:
             return None
-        return (<Call>self.call).args if type(self.call) is Call else ()
+        cdef object call = call_in(self)
+        return (<Call>call).args if type(call) is Call else ()
 
     def __repr__(self):
         when = f" when={self.when_:.6f}" if self.owner is not None else ""
-        callback = f" callback={self.callback!r}" if self.call is not None else ""
+        cdef object call = call_in(self)
+        cdef object what = (<Call>call).callback if type(call) is Call else call
+        callback = f" callback={what!r}" if what is not None else ""
         return f"<{type(self).__name__} {STATES[self.state]}{when}{callback}>"
+
+
+cdef object call_in(TimerTask task):
+    """What the task calls, read in its owner's section: it may be fired or cancelled meanwhile."""
+    cdef TaskOwner owner = owner_of(task)
+    if owner is None or owner.forked:
+        return task.call
+    with cython.critical_section(owner):
+        return task.call
 
 
 cdef State claim(TimerTask task, TaskOwner owner) except *:
@@ -175,6 +189,7 @@ cdef void unclaim(TimerTask task, State before) noexcept:
 
 cdef Slabs slabs
 slabs.roomy = NULL
+slabs.spare = NULL
 slabs.count = 0
 slabs.size = (<PyTypeObject*>TimerTask).tp_basicsize
 

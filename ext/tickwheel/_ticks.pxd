@@ -63,8 +63,10 @@ cdef inline int64_t deadline_tick(double when, const Grid* grid) noexcept nogil:
 
 
 cdef inline int64_t now_tick(double now, const Grid* grid) noexcept nogil:
-    """The greatest n with n * tick <= now."""
+    """The greatest n with n * tick <= now; less than any deadline that never comes."""
     cdef int64_t n = estimate(now, grid)
     if n * grid.tick > now:
-        return n - 1
-    return n + 1 if (n + 1) * grid.tick <= now else n
+        n -= 1
+    elif (n + 1) * grid.tick <= now:
+        n += 1
+    return min(n, LAST_TICK() - 1)

@@ -101,6 +101,8 @@ cdef class TimerFront:
         check_callable(callback)
         if interval <= 0:
             raise ValueError(f"interval must be > 0, got {interval:g}")
+        if interval < 1e-9:
+            raise ValueError(f"interval must be >= 1e-09 (1 ns), got {interval:g}")
         if missed not in MISSED:
             raise ValueError(f"missed must be 'skip', 'burst' or 'delay', got {missed!r}")
         task = PeriodicTask.__new__(PeriodicTask)
@@ -113,7 +115,7 @@ cdef class TimerFront:
         task.owner = core
         task.delay = interval
         task.when_ = now + interval
-        task.move_grid()
+        task.move_grid(task.when_)
         core.start(task, now, False)
         return task
 
@@ -134,7 +136,7 @@ cdef class TimerFront:
             now = core.now()
             task.when_ = now + task.delay
             if task.flags & PERIODIC:
-                (<PeriodicTask>task).move_grid()
+                (<PeriodicTask>task).move_grid(task.when_)
             core.start(task, now, task.delay <= 0)
         except BaseException:
             if task.state == PENDING and not node_is_linked(&task.node):

@@ -40,12 +40,14 @@ cdef class TimerCore(WheelCore):
     cdef int64_t lateness_max   # ns
     cdef int64_t lateness[HISTOGRAM_SIZE]
     cdef Bucket handed          # QUEUED at executors that are not ours
+    cdef Bucket expired         # PENDING tasks that this turn has found due, until they are queued
     cdef Bucket running         # PENDING periodic tasks whose callback runs
     cdef Runner* runners
     cdef object clock
     cdef object report          # callable(task, exception)
-    cdef public object wake     # callable: wakes the reaper
-    cdef public object on_idle  # callable, or None: no callback runs or waits any more
+    cdef object wake            # callable: wakes whoever sleeps until something is due; or None
+    cdef object on_idle         # callable: no callback runs or waits any more; or None
+    cdef object tickets         # a deque: those that their executors have not got yet
     cdef readonly ReadyQueue inline
     cdef public ReadyQueue queue     # where tasks without a queue of their own go
 
@@ -54,7 +56,9 @@ cdef class TimerCore(WheelCore):
     cdef Errand link(self, TimerTask task, int64_t deadline) noexcept
     cdef Errand hand(self, TimerTask task) noexcept
     cdef int carry_out(self, TimerTask task, Errand errand) except -1
-    cdef int submit(self, TimerTask task) except -1
+    cdef void hand_over(self, TimerTask task) noexcept
+    cdef int submit_tickets(self) except -1
+    cdef int64_t expire(self, double now, bint* more, bint* fed) noexcept
     cdef ReadyQueue queue_of(self, TimerTask task)
     cdef int64_t turn(self, double now) except -1
     cdef int64_t run(self, ReadyQueue queue, bint exits) except -1
@@ -62,7 +66,7 @@ cdef class TimerCore(WheelCore):
     cdef void begin(self, TimerTask task, double now) noexcept
     cdef int call(self, TimerTask task, object call, bint exits) except -1
     cdef void follow(self, double now) noexcept
-    cdef double latest_deadline(self, double now) noexcept
+    cdef void pending_range(self, double* first, double* last) noexcept
     cdef int rearm(self, PeriodicTask task) except -1
     cdef void enter(self, Runner* runner) noexcept
     cdef int leave(self, Runner* runner) except -1

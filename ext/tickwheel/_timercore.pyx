@@ -22,13 +22,15 @@ from tickwheel._levels cimport (
     DUE, NO_MEMORY, Insertion, Levels, levels_advance, levels_free, levels_init, levels_insert,
     levels_next_expiration, levels_reserve, levels_set_time, tw_rare,
 )
-from tickwheel._ready cimport PeriodicTask, ReadyQueue, RoutedTask
+from tickwheel._ready cimport BURST, PeriodicTask, ReadyQueue, RoutedTask
 from tickwheel._task cimport (
     CANCELLED, ELSEWHERE, FIRED, MOVED, PENDING, PERIODIC, QUEUED, ROUTED, RUNNING, Call, TimerTask, is_linked,
     task_of,
 )
 from tickwheel._ticks cimport Grid, deadline_tick, estimate, now_tick, tw_monotonic
-from tickwheel._wheel cimport WheelCore, release
+from tickwheel._wheel cimport WheelCore, checked_size, release
+
+from collections import deque
 
 cdef extern from "Python.h":
     PyObject* PyObject_CallNoArgs(PyObject* callable)
@@ -94,10 +96,12 @@ cdef class TimerCore(WheelCore):
                   bint self_driven, max_pending, report):
         bucket_init(&self.handed)
         bucket_init(&self.running)
+        bucket_init(&self.expired)
+        self.tickets = deque()
         self.grid = Grid(tick, 1.0 / tick)
         self.latest = -INFINITY
         self.armed = UNARMED
-        self.max_pending = NEVER if max_pending is None else max_pending
+        self.max_pending = NEVER if max_pending is None else min(max_pending, NEVER)
         self.exact_clock = exact_clock
         self.self_driven = self_driven
         self.clock = clock
@@ -113,6 +117,8 @@ cdef class TimerCore(WheelCore):
         if self.exact_clock:
             return tw_monotonic()
         reading = self.clock.time()
+        if self.forked:
+            return reading
         if not isfinite(reading):
             raise ValueError(f"the clock's time() must be finite, got {reading}")
         with cython.critical_section(self):
@@ -124,10 +130,14 @@ cdef class TimerCore(WheelCore):
 
     cdef ReadyQueue queue_of(self, TimerTask task):
         cdef ReadyQueue queue = (<RoutedTask>task).queue if task.flags & ROUTED else None
-        return self.queue if queue is None else queue
+        if queue is None:
+            return self.queue
+        # "inline" is this timer's, also for a task that another one returned.
+        return queue if queue.executor is not None else self.inline
 
     cdef Errand link(self, TimerTask task, int64_t deadline) noexcept:
         """In the section: link an unlinked task by its deadline: PENDING. WAKE: the reaper must be woken.
+        One that is due already waits for the next turn, so that every turn ends.
 
         NO_LEVEL: no memory for the level that it needs, nothing changed; cannot be after `levels_reserve`.
         """
@@ -158,7 +168,7 @@ cdef class TimerCore(WheelCore):
         task.generation += 1
         self.queued += 1
         if queue.executor is not None:
-            bucket_append(&self.handed, &task.node)
+            self.hand_over(task)
             return SUBMIT
         if queue.feed is not None:
             bucket_append(&queue.tasks, &task.node)
@@ -178,22 +188,40 @@ cdef class TimerCore(WheelCore):
         if errand == NO_LEVEL:
             raise MemoryError("no memory for a coarser wheel")
         if errand == WAKE:
-            wake = self.wake
+            with cython.critical_section(self):
+                wake = self.wake
             if wake is not None:    # who waited in advance_clock may have gone meanwhile
                 wake()
         elif errand == FEED:
             self.queue_of(task).feed()
         elif errand == SUBMIT:
-            self.submit(task)
+            self.submit_tickets()
         return 0
 
-    cdef int submit(self, TimerTask task) except -1:
-        """Hand a ticket to an executor that is not ours."""
+    cdef void hand_over(self, TimerTask task) noexcept:
+        """In the section: a QUEUED task waits at an executor that is not ours, which will get a ticket."""
         cdef Ticket ticket = Ticket.__new__(Ticket)
         ticket.task = task
         ticket.core = self
         ticket.generation = task.generation
-        self.queue_of(task).executor.submit(ticket)
+        bucket_append(&self.handed, &task.node)
+        self.tickets.append(ticket)
+
+    cdef int submit_tickets(self) except -1:
+        """Hand the tickets to their executors. One that raises (what it may not) gets its own again later."""
+        cdef Ticket ticket
+        while self.tickets:
+            try:
+                ticket = self.tickets.popleft()
+            except IndexError:      # another thread was faster
+                return 0
+            if ticket.task.state != QUEUED or ticket.task.generation != ticket.generation:
+                continue
+            try:
+                self.queue_of(ticket.task).executor.submit(ticket)
+            except BaseException:
+                self.tickets.appendleft(ticket)
+                raise
         return 0
 
     cdef int start(self, TimerTask task, double now, bint at_once) except -1:
@@ -258,7 +286,7 @@ cdef class TimerCore(WheelCore):
         with cython.critical_section(self):
             if task.owner is not self:
                 return ELSEWHERE
-            if not is_linked(task):
+            if self.closed_ or not is_linked(task):
                 return False
             deadline = deadline_tick(when, &self.grid)
             if tw_rare(not levels_reserve(&self.levels, deadline)):
@@ -266,7 +294,7 @@ cdef class TimerCore(WheelCore):
             else:
                 task.when_ = when
                 if task.flags & PERIODIC:
-                    (<PeriodicTask>task).move_grid()
+                    (<PeriodicTask>task).move_grid(max(when, now))
                 if task.flags & RUNNING:
                     task.flags |= MOVED
                 else:
@@ -287,58 +315,61 @@ cdef class TimerCore(WheelCore):
 
         Returns how many were handed over (inline: run). A section handles BATCH nodes at most.
         """
-        cdef int64_t left, moved, ran
+        cdef int64_t moved, ran
         cdef int64_t handed = 0
         cdef int64_t wakeups = self.levels.wakeups
-        cdef list submissions
-        cdef TimerTask task
-        cdef ReadyQueue queue
+        cdef bint more = True
         cdef bint fed
         if self.forked:
             return 0
         with cython.critical_section(self):
             bucket_take_all(&self.inline.tasks, &self.inline.held)
-        while True:
-            moved = 0
+            bucket_take_all(&self.expired, &self.due)
+        while more:
             fed = False
-            submissions = None
             with cython.critical_section(self):
-                # Anew each time: a callback may have changed the tick, or closed the timer.
-                left = levels_advance(&self.levels, now_tick(now, &self.grid), &self.due, BATCH)
-                while moved < BATCH and not bucket_is_empty(&self.due):
-                    task = task_of(self.due.root.next)
-                    node_unlink(&task.node)
-                    moved += 1
-                    self.queued += 1
-                    task.state = QUEUED
-                    task.generation += 1
-                    queue = self.queue_of(task)
-                    if queue.executor is None:
-                        bucket_append(&queue.tasks, &task.node)
-                        if queue.feed is not None:
-                            fed = True
-                            handed += 1
-                    else:
-                        bucket_append(&self.handed, &task.node)
-                        handed += 1
-                        if submissions is None:
-                            submissions = []
-                        submissions.append(task)
-            if submissions is not None:
-                for task in submissions:
-                    self.submit(task)
+                moved = 0 if self.closed_ else self.expire(now, &more, &fed)
             if fed:
                 self.queue.feed()
+            if self.tickets:
+                self.submit_tickets()
             ran = self.run(self.inline, self.self_driven)
-            handed += ran
-            if self.closed_ or (left > 0 and moved == 0 and ran == 0):
-                break
+            handed += moved + ran
+            more = not self.closed_ and (more or ran > 0)
             if self.self_driven:
                 PyErr_CheckSignals()
             with nogil:             # let others in: callbacks in C may never do so
                 pass
-        if self.self_driven and self.levels.wakeups != wakeups:
-            self.wakeups += 1
+        with cython.critical_section(self):
+            self.wakeups += self.self_driven and self.levels.wakeups != wakeups
+        return handed
+
+    cdef int64_t expire(self, double now, bint* more, bint* fed) noexcept:
+        """In the section: queue what is due, BATCH tasks at most. `more`: call again; `fed`: there is
+        something for the worker. Returns how many were queued for others than whoever turns the wheel."""
+        # The tick anew each time: a callback may have changed it.
+        cdef int64_t left = levels_advance(&self.levels, now_tick(now, &self.grid), &self.expired, BATCH)
+        cdef int64_t handed = 0
+        cdef int count = 0
+        cdef TimerTask task
+        cdef ReadyQueue queue
+        while count < BATCH and not bucket_is_empty(&self.expired):
+            task = task_of(self.expired.root.next)
+            node_unlink(&task.node)
+            count += 1
+            self.queued += 1
+            task.state = QUEUED
+            task.generation += 1
+            queue = self.queue_of(task)
+            if queue.executor is not None:
+                self.hand_over(task)
+                handed += 1
+            else:
+                bucket_append(&queue.tasks, &task.node)
+                if queue.feed is not None:
+                    fed[0] = True
+                    handed += 1
+        more[0] = left == 0 or not bucket_is_empty(&self.expired)
         return handed
 
     cdef int64_t run(self, ReadyQueue queue, bint exits) except -1:
@@ -414,7 +445,8 @@ cdef class TimerCore(WheelCore):
                 self.rearm(<PeriodicTask>task)
             if exits and isinstance(error, (KeyboardInterrupt, SystemExit)):
                 raise
-            self.errors += 1
+            with cython.critical_section(self):
+                self.errors += 1
             self.report(task, error)
         return 0
 
@@ -423,6 +455,8 @@ cdef class TimerCore(WheelCore):
         cdef double now = self.now()
         cdef Errand errand
         cdef int64_t deadline
+        if self.forked:
+            return 0
         with cython.critical_section(self):
             if task.owner is not self or not task.flags & RUNNING:
                 return 0
@@ -434,19 +468,28 @@ cdef class TimerCore(WheelCore):
             errand = NO_LEVEL
             if levels_reserve(&self.levels, deadline):
                 node_unlink(&task.node)
-                errand = self.link(task, deadline)
+                if task.missed == BURST and deadline <= self.levels.time:
+                    task.node.deadline = deadline
+                    bucket_append(&self.expired, &task.node)    # catches up within this turn
+                    errand = WAKE if self.armed != UNARMED else NOTHING
+                else:
+                    errand = self.link(task, deadline)
         if errand != NOTHING:
             self.carry_out(task, errand)
         return 0
 
     cdef void enter(self, Runner* runner) noexcept:
         runner.thread = PyThread_get_thread_ident()
+        if self.forked:
+            return
         with cython.critical_section(self):
             runner.next = self.runners
             self.runners = runner
 
     cdef int leave(self, Runner* runner) except -1:
         cdef Runner** link
+        if self.forked:
+            return 0
         with cython.critical_section(self):
             link = &self.runners
             while link[0] != runner:
@@ -457,7 +500,9 @@ cdef class TimerCore(WheelCore):
         return 0
 
     cdef int idle_check(self) except -1:
-        cdef object on_idle = self.on_idle
+        cdef object on_idle
+        with cython.critical_section(self):
+            on_idle = self.on_idle
         if on_idle is not None and self.runners == NULL and self.queued == 0:
             on_idle()
         return 0
@@ -476,8 +521,17 @@ cdef class TimerCore(WheelCore):
         """This process is a child of fork: the core is dead here, and nothing of it is released."""
         self.forked = True
 
-    def time(self):
-        return self.now()
+    def attach(self, wake, on_idle):
+        """Who is to be woken when something nearer comes, and told when no callback runs or waits any more."""
+        cdef object _before     # DECREF after the section
+        with cython.critical_section(self):
+            _before = self.wake, self.on_idle
+            self.wake = wake
+            self.on_idle = on_idle
+
+    def wake_reaper(self):
+        """End the sleep of whoever turns the wheel, if somebody sleeps."""
+        self.carry_out(None, WAKE)
 
     def turn_now(self):
         """Hand over all that is due now; returns how many tasks were handed over (inline: run)."""
@@ -497,9 +551,9 @@ cdef class TimerCore(WheelCore):
         if self.forked:
             return None
         with cython.critical_section(self):
-            if self.closed_ or not (
-                bucket_is_empty(&self.due) and bucket_is_empty(&self.inline.held)
-                and bucket_is_empty(&self.inline.tasks)
+            if self.closed_ or self.tickets or not (
+                bucket_is_empty(&self.due) and bucket_is_empty(&self.expired)
+                and bucket_is_empty(&self.inline.held) and bucket_is_empty(&self.inline.tasks)
             ):
                 return None
             if not levels_next_expiration(&self.levels, &expiration):
@@ -512,6 +566,8 @@ cdef class TimerCore(WheelCore):
 
     def woke(self):
         """The reaper is awake: nobody needs to wake it."""
+        if self.forked:
+            return
         with cython.critical_section(self):
             self.armed = UNARMED
             self.wakeups += not self.self_driven    # there, `turn` counts
@@ -548,6 +604,7 @@ cdef class TimerCore(WheelCore):
         self.take_back(&self.queue.tasks, tasks)
         self.take_back(&self.handed, tasks)
         self.take_back(&self.running, tasks)
+        self.take_back(&self.expired, tasks)
         self.take_back(&self.due, tasks)
         tasks += self.take_back_all()
         with cython.critical_section(self):
@@ -556,34 +613,34 @@ cdef class TimerCore(WheelCore):
         return tasks
 
     def reconfigure(self, double tick, wheel_size):
-        """Put all pending tasks into new levels, from their exact `when`s. O(n)."""
+        """Put all pending tasks into new levels, from their exact `when`s. O(n + buckets)."""
         cdef Levels old, fresh
         cdef Bucket tasks
         cdef TimerTask task
+        cdef Grid grid = Grid(tick, 1.0 / tick)
         cdef double now = self.now()
-        cdef Grid old_grid
-        cdef double latest = now
-        cdef bint memory
+        cdef double first = now
+        cdef double last = now
+        cdef int64_t size = checked_size(wheel_size)
+        cdef bint closed
+        cdef bint memory = False
         if self.forked:
             raise RuntimeError(FORKED)
         bucket_init(&tasks)
         with cython.critical_section(self):
-            if self.closed_:
-                raise RuntimeError("the timer is closed")
-            latest = self.latest_deadline(now)
-            old_grid = self.grid
-            self.grid = Grid(tick, 1.0 / tick)
-            memory = levels_init(&fresh, wheel_size, now_tick(now, &self.grid))
-            if memory and not levels_reserve(&fresh, deadline_tick(latest, &self.grid)):
-                levels_free(&fresh)
-                memory = False
-            if not memory:
-                self.grid = old_grid
-            else:
+            closed = self.closed_
+            self.pending_range(&first, &last)
+            # From just before the first of them, so that all are linked and come in the order of their ticks (R2).
+            if not closed and levels_init(&fresh, size, min(now_tick(now, &grid), deadline_tick(first, &grid) - 1)):
+                memory = levels_reserve(&fresh, deadline_tick(last, &grid))
+                if not memory:
+                    levels_free(&fresh)
+            if memory:
                 old = self.levels
                 fresh.wakeups = old.wakeups
                 fresh.cascades = old.cascades
                 self.levels = fresh
+                self.grid = grid
                 levels_advance(&old, INT64_MAX, &tasks, INT64_MAX)
                 levels_free(&old)
                 while not bucket_is_empty(&tasks):
@@ -591,14 +648,14 @@ cdef class TimerCore(WheelCore):
                     node_unlink(&task.node)
                     self.link(task, deadline_tick(task.when_, &self.grid))
                 self.armed = UNARMED
+        if closed:
+            raise RuntimeError("the timer is closed")
         if not memory:
             raise MemoryError(f"no memory for a wheel of {wheel_size} buckets")
-        if self.wake is not None:
-            self.wake()
+        self.carry_out(None, WAKE)
 
-    cdef double latest_deadline(self, double now) noexcept:
-        """In the section: the latest `when` that is linked into the levels, or `now`. O(n + buckets)."""
-        cdef double latest = now
+    cdef void pending_range(self, double* first, double* last) noexcept:
+        """In the section: widen the range by the `when`s in the levels. O(n + buckets)."""
         cdef Bucket* bucket
         cdef Node* node
         cdef int64_t slot
@@ -608,9 +665,9 @@ cdef class TimerCore(WheelCore):
                 bucket = &self.levels.level[i].buckets[slot]
                 node = bucket.root.next
                 while node != &bucket.root:
-                    latest = max(latest, task_of(node).when_)
+                    first[0] = min(first[0], task_of(node).when_)
+                    last[0] = max(last[0], task_of(node).when_)
                     node = node.next
-        return latest
 
     def check(self):
         """AssertionError that names the broken invariant (I1-I6)."""
@@ -621,6 +678,8 @@ cdef class TimerCore(WheelCore):
             broken = levels_check(&self.levels, &linked)
             if broken == NULL:
                 broken = list_check(&self.due, &linked)
+            if broken == NULL:
+                broken = list_check(&self.expired, &linked)
             if broken == NULL:
                 broken = list_check(&self.handed, &linked)
             if broken == NULL:

@@ -19,3 +19,6 @@ cdef inline void release(WheelCore core, TimerTask task) noexcept:
     """A live task leaves its list and the count. The list's reference is now the caller's."""
     node_unlink(&task.node)
     core.pending -= 1
+
+
+cdef int64_t checked_size(object wheel_size) except -1

@@ -2,6 +2,7 @@
 cimport cython
 from cpython.number cimport PyNumber_Index
 from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.math cimport NAN
 from libc.stdint cimport INT64_MAX, int64_t
 
 from tickwheel._bucket cimport (
@@ -21,9 +22,21 @@ cdef enum:
     BATCH = 1024                # nodes handled in one section
 
 
-cdef int64_t tick_of(object tick) except? -1:
-    """Whole numbers only: a C argument would cut a float. OverflowError: not in 64 bits."""
-    return PyNumber_Index(tick)
+cdef int64_t tick_of(str name, object value) except? -1:
+    """Whole numbers only: a C argument would cut a float."""
+    value = PyNumber_Index(value)
+    if not -2**63 <= value < 2**63:
+        raise ValueError(f"{name} must fit 64 bits, got {value}")
+    return value
+
+
+cdef int64_t checked_size(object wheel_size) except -1:
+    wheel_size = PyNumber_Index(wheel_size)
+    if wheel_size < 2:
+        raise ValueError(f"wheel_size must be >= 2, got {wheel_size}")
+    if wheel_size > INT64_MAX // 128:
+        raise MemoryError(f"no memory for a wheel of {wheel_size} buckets")
+    return wheel_size
 
 
 cdef class WheelCore(TaskOwner):
@@ -31,14 +44,9 @@ cdef class WheelCore(TaskOwner):
     it (I6): whoever stands in front of the core calls `take_back_all` when it goes."""
 
     def __cinit__(self, *, wheel_size, start_tick, **_):
-        cdef int64_t size
-        cdef int64_t start = tick_of(start_tick)
-        wheel_size = PyNumber_Index(wheel_size)
-        if wheel_size < 2:
-            raise ValueError(f"wheel_size must be >= 2, got {wheel_size}")
+        cdef int64_t start = tick_of("start_tick", start_tick)
         bucket_init(&self.due)
-        size = min(wheel_size, INT64_MAX)
-        if size > INT64_MAX // 128 or not levels_init(&self.levels, size, start):
+        if not levels_init(&self.levels, checked_size(wheel_size), start):
             raise MemoryError(f"no memory for a wheel of {wheel_size} buckets")
 
     def __dealloc__(self):
@@ -170,9 +178,10 @@ cdef class TimingWheel:
         cdef TickCore core = self.core
         cdef Insertion insertion
         cdef int64_t expiration
-        cdef int64_t deadline = tick_of(deadline_tick)
+        cdef int64_t deadline = tick_of("deadline_tick", deadline_tick)
         cdef State before = claim(task, core)
         with cython.critical_section(core):
+            task.when_ = NAN        # a wheel knows no seconds
             task.node.deadline = deadline
             insertion = levels_insert(&core.levels, &task.node, &expiration)
             if insertion == INSERTED:
@@ -193,7 +202,7 @@ cdef class TimingWheel:
 
         If that tick has come, the next `advance` returns the task.
         """
-        return self.core.move(task, tick_of(deadline_tick)) == 1
+        return self.core.move(task, tick_of("deadline_tick", deadline_tick)) == 1
 
     def advance(self, now_tick, limit=None):
         """Move the clock to `now_tick` and return what is due, unlinked, in ascending order of ticks.
@@ -203,7 +212,7 @@ cdef class TimingWheel:
         """
         cdef TickCore core = self.core
         cdef list tasks = []
-        cdef int64_t now = tick_of(now_tick)
+        cdef int64_t now = tick_of("now_tick", now_tick)
         cdef int64_t wanted = INT64_MAX
         cdef int64_t left
         cdef TimerTask task

@@ -17,6 +17,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tickwheel.locksleeper import LockSleeper
+
 if TYPE_CHECKING:
     import ctypes
 
@@ -44,29 +46,10 @@ class BootClock:
     def time(self) -> float:
         return time.monotonic() if self._id is None else time.clock_gettime(self._id)
 
-    def sleeper(self, idle: Callable[[], bool], /) -> _BootSleeper | _SlicedSleeper:
+    def sleeper(self, idle: Callable[[], bool], /) -> _BootSleeper | LockSleeper:
         if sys.platform == "linux":
             return _BootSleeper(self.time)
-        return _SlicedSleeper(self.time)
-
-
-class _SlicedSleeper:
-    """Sleeps a second at most: a wait does not know of a suspend."""
-
-    def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
-        self._woken = threading.Event()
-
-    def wait_until(self, when: float) -> None:
-        while (left := when - self._now()) > 0 and not self._woken.wait(min(left, _LOOK_S)):
-            pass
-        self._woken.clear()
-
-    def wake(self) -> None:
-        self._woken.set()
-
-    def close(self) -> None:
-        pass
+        return LockSleeper(self.time, longest=_LOOK_S)  # a wait does not know of a suspend
 
 
 @functools.cache
@@ -100,7 +83,7 @@ class _BootSleeper:
         self._poll = select.poll()
         self._poll.register(self._timer, select.POLLIN)
         self._poll.register(self._event, select.POLLIN)
-        self._closing = threading.Lock()
+        self._closing = threading.RLock()  # a signal handler may wake it while it is woken
         self._closed = False
 
     def _set(self, when: float) -> None:

@@ -24,6 +24,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from tickwheel.bootclock import BootClock
+from tickwheel.locksleeper import LockSleeper
 
 __all__ = ["BootClock", "Clock", "ManualClock", "MonotonicClock", "Sleeper"]
 
@@ -48,34 +49,6 @@ class MonotonicClock:
 
     def sleeper(self, idle: Callable[[], bool], /) -> Sleeper:
         return LockSleeper(self.time)
-
-
-class LockSleeper:
-    """Sleeps in a lock that is held: waking it is a release. The cheapest that threads have."""
-
-    def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
-        self._gate = threading.Lock()
-        self._gate.acquire()
-
-    def wait_until(self, when: float) -> None:
-        if when == math.inf:
-            self._gate.acquire()
-            return
-        while (left := when - self._now()) > 0:
-            if self._gate.acquire(timeout=min(left, threading.TIMEOUT_MAX)):
-                return
-        # A wake that came meanwhile asked for no more than this.
-        self._gate.acquire(blocking=False)
-
-    def wake(self) -> None:
-        try:
-            self._gate.release()
-        except RuntimeError:
-            pass  # the last wake has not been noticed yet: one is enough
-
-    def close(self) -> None:
-        pass
 
 
 class ManualClock:
@@ -107,6 +80,8 @@ class ManualClock:
         if not (0 <= seconds < math.inf):
             raise ValueError(f"seconds must be >= 0 and finite, got {seconds}")
         with self._changed:
+            if self._now + seconds == math.inf:
+                raise ValueError(f"seconds must leave the clock finite, got {seconds} at {self._now}")
             self._now += seconds
             self._changed.notify_all()
 
@@ -115,6 +90,11 @@ class ManualClock:
         with self._changed:
             self._sleepers.append(sleeper)
         return sleeper
+
+    def forget_sleepers(self) -> None:
+        """In a child of fork: the threads that slept by this clock are gone, maybe with its lock."""
+        self._sleepers = []
+        self._changed = threading.Condition()
 
     def _jump(self) -> bool:
         """Under the lock: move to the next deadline if every timer on this clock waits for it."""
@@ -160,5 +140,6 @@ class _ManualSleeper:
 
     def close(self) -> None:
         with self._clock._changed:
-            self._clock._sleepers.remove(self)
+            if self in self._clock._sleepers:  # not in a child of fork
+                self._clock._sleepers.remove(self)
             self._clock._changed.notify_all()

@@ -34,17 +34,25 @@ class Worker:
         self._core = core
         self._gate = threading.Lock()  # held while there is nothing to do
         self._gate.acquire()
-        self._unstarted = threading.Lock()  # free until the thread is started
+        self._started = False
+        self._starting = threading.RLock()  # a destructor may feed it while it is started
         self.queue = ReadyQueue(feed=self._feed)
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
 
     def _feed(self) -> None:
         self._wake()
-        if self._unstarted.acquire(blocking=False):
+        if not self._started:
+            self._start()
+
+    def _start(self) -> None:
+        with self._starting:
+            if self._started:
+                return
+            self._started = True
             try:
                 self._thread.start()
             except RuntimeError:  # no thread to be had, or the interpreter is going down
-                self._unstarted.release()
+                self._started = False
                 logger().exception("the worker %r cannot start: its tasks stay queued", self._thread.name)
 
     def _wake(self) -> None:
@@ -63,7 +71,9 @@ class Worker:
         self._wake()
 
     def join(self) -> None:
-        if self._thread.ident is not None and self._thread is not threading.current_thread():
+        with self._starting:
+            started = self._started
+        if started and self._thread is not threading.current_thread():
             self._thread.join()
 
 

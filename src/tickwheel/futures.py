@@ -68,6 +68,7 @@ class Deadline(Generic[T]):
         self._inner = [inner]  # until one of the two is done
         self._timeout = timeout
         self.future: Future[T] = Future()
+        inner.add_done_callback(self._copy)  # at once, if it is done already
 
     def __call__(self) -> None:
         try:
@@ -83,12 +84,13 @@ class Deadline(Generic[T]):
             task.cancel()
             if future.cancelled():
                 future.set_running_or_notify_cancel()  # tells its waiters
-            if watched:
-                watched.pop().cancel()
+            try:
+                inner = watched.pop()
+            except IndexError:  # it is done
+                return
+            inner.cancel()
 
-        inner = watched[0]
         self.future.add_done_callback(done)
-        inner.add_done_callback(self._copy)
 
     def _copy(self, inner: Future[T]) -> None:
         self._inner.clear()

@@ -8,14 +8,16 @@ import math
 import operator
 import os
 import threading
+import traceback
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 from tickwheel._core import ReadyQueue, TimerCore, TimerFront, TimerTask
-from tickwheel.clock import Clock, MonotonicClock
+from tickwheel.clock import Clock, ManualClock, MonotonicClock, Sleeper
 from tickwheel.executor import Executor, ForeignExecutor, Worker
 from tickwheel.log import logger
 from tickwheel.metrics import TimerStats, percentile
@@ -65,15 +67,20 @@ class Timer(TimerFront):
         name: str | None = None,
         start: bool = True,
     ) -> None:
-        _check_tick(tick)
+        tick = _check_tick(tick)
         wheel_size = _check_wheel_size(wheel_size)
+        if clock is not None and not callable(getattr(clock, "time", None)):
+            raise TypeError(f"clock must have a time() method, got {clock!r}")
         if max_pending is not None and operator.index(max_pending) < 1:
             raise ValueError(f"max_pending must be >= 1, got {max_pending}")
         if on_error is not None and not callable(on_error):
             raise TypeError(f"on_error must be callable, got {on_error!r}")
         self._name = f"tickwheel-{next(_numbers)}" if name is None else name
         self._clock: Clock = MonotonicClock() if clock is None else clock
-        self._tick = float(tick)
+        self._on_error = on_error
+        self._promises = False  # whether futures depend on tasks
+        self._sleepers: list[Sleeper] = []  # of threads in advance_clock
+        self._tick = tick
         self._wheel_size = wheel_size
         core = TimerCore(
             wheel_size=wheel_size,
@@ -83,7 +90,7 @@ class Timer(TimerFront):
             exact_clock=type(self._clock) is MonotonicClock,
             self_driven=not start,
             max_pending=max_pending,
-            report=_reporter(on_error),
+            report=_reporter(self),
         )
         super().__init__(core)
         self._worker = Worker(core, f"{self._name}-worker")
@@ -102,8 +109,7 @@ class Timer(TimerFront):
     def _start(self) -> None:
         core = self._core
         sleeper = self._clock.sleeper(core.idle)
-        core.wake = sleeper.wake
-        core.on_idle = getattr(sleeper, "poke", None)
+        core.attach(sleeper.wake, getattr(sleeper, "poke", None))
         name = f"{self._name}-reaper"
         self._reaper = threading.Thread(target=reap, args=(core, sleeper), name=name, daemon=True)
         self._reaper.start()
@@ -124,6 +130,7 @@ class Timer(TimerFront):
 
         if not callable(fn):
             raise TypeError(f"fn must be callable, got {fn!r}")
+        self._promises = True
         submission = Submission(fn, args)
         submission.follow(self.schedule(delay, submission, executor=executor))
         return submission.future
@@ -138,15 +145,19 @@ class Timer(TimerFront):
 
         if not math.isfinite(timeout):
             raise ValueError(f"timeout must be finite, got {timeout}")
+        if not hasattr(future, "add_done_callback"):
+            raise TypeError(f"future must be a concurrent.futures.Future, got {future!r}")
+        self._promises = True
         deadline = Deadline(future, timeout)
-        deadline.follow(self.schedule(timeout, deadline))
+        if not deadline.future.done():
+            deadline.follow(self.schedule(timeout, deadline))
         return deadline.future
 
     def advance_clock(self, timeout: float = 0.0) -> int:
         """Turn the wheel: hand over what is due, wait up to `timeout` seconds for something if nothing is.
 
         Returns the number of tasks handed to the executor (inline: run). From inside a callback it
-        does nothing and returns 0. One thread at a time may wait. RuntimeError with a reaper.
+        does nothing and returns 0. RuntimeError with a reaper.
         """
         if not timeout >= 0:
             raise ValueError(f"timeout must be >= 0, got {timeout}")
@@ -159,29 +170,48 @@ class Timer(TimerFront):
         if handed or not timeout:
             return handed
         until = self.time() + timeout
-        sleeper = self._clock.sleeper(core.idle)
-        core.wake = sleeper.wake
-        try:
+        with self._sleeping() as sleeper:
             while not handed and not core.closed and self.time() < until:
                 when = core.arm()
                 if when is not None:
                     sleeper.wait_until(min(when, until))
                     core.woke()
                 handed = core.turn_now()
-        finally:
-            core.woke()
-            core.wake = None
-            sleeper.close()
         return handed
+
+    @contextmanager
+    def _sleeping(self) -> Iterator[Sleeper]:
+        """A sleeper for a thread that turns the wheel itself. Several may: all are woken."""
+        core, sleepers = self._core, self._sleepers
+        sleeper = self._clock.sleeper(core.idle)
+        sleepers.append(sleeper)
+        core.attach(self._wake_all, self._poke_all)
+        try:
+            yield sleeper
+        finally:
+            sleepers.remove(sleeper)
+            sleeper.close()
+            core.woke()
+            self._wake_all()  # who sleeps on must arm anew
+
+    def _wake_all(self) -> None:
+        for sleeper in list(self._sleepers):
+            sleeper.wake()
+
+    def _poke_all(self) -> None:
+        for sleeper in list(self._sleepers):
+            poke = getattr(sleeper, "poke", None)
+            if poke is not None:
+                poke()
 
     def reconfigure(self, *, tick: float | None = None, wheel_size: int | None = None) -> None:
         """Change the tick or the wheel size while tasks are pending: all keep their deadlines, rounded
         anew from their exact `when`, and their handles. O(pending)."""
         if tick is not None:
-            _check_tick(tick)
+            tick = _check_tick(tick)
         if wheel_size is not None:
             wheel_size = _check_wheel_size(wheel_size)
-        tick = self._tick if tick is None else float(tick)
+        tick = self._tick if tick is None else tick
         wheel_size = self._wheel_size if wheel_size is None else wheel_size
         self._core.reconfigure(tick, wheel_size)
         self._tick, self._wheel_size = tick, wheel_size
@@ -210,12 +240,13 @@ class Timer(TimerFront):
         core = self._core
         if core.closed and core.in_child:
             return []
-        tasks = [task for task in core.close() if not _abandon(task)]
-        if core.wake is not None:
-            core.wake()
+        tasks = core.close()
+        if self._promises:
+            tasks = [task for task in tasks if not _abandon(task)]
+        core.wake_reaper()
         self._worker.stop()
         if wait and not core.in_callback():
-            core.on_idle = self._at_rest.set
+            core.attach(None, self._at_rest.set)
             while not core.idle():
                 self._at_rest.wait()
             self._worker.join()
@@ -237,7 +268,7 @@ class Timer(TimerFront):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
 
@@ -251,14 +282,21 @@ class Timer(TimerFront):
     def __del__(self) -> None:
         core = getattr(self, "_core", None)
         if core is not None and not core.closed:
-            warnings.warn(f"unclosed timer {self!r}", ResourceWarning, source=self, stacklevel=2)
-            self.close(wait=False)
+            try:
+                warnings.warn(f"unclosed timer {self!r}", ResourceWarning, source=self, stacklevel=2)
+            finally:  # it raises where warnings are errors
+                self.close(wait=False)
 
 
-def _check_tick(tick: float) -> None:
+def _check_tick(tick: float) -> float:
+    if isinstance(tick, str | bytes):
+        raise TypeError(f"tick must be a number of seconds, got {tick!r}")
     if not 0 < tick < math.inf:
         rule = "> 0" if tick <= 0 else "> 0 and finite"
         raise ValueError(f"tick must be {rule}, got {tick}")
+    if tick < 1e-9:
+        raise ValueError(f"tick must be >= 1e-09 (1 ns), got {tick}")
+    return float(tick)
 
 
 def _check_wheel_size(wheel_size: int) -> int:
@@ -275,23 +313,28 @@ def _tick_before(now: float, tick: float) -> int:
 
 def _abandon(task: TimerTask) -> bool:
     """Whether it belonged to a future, which is cancelled by this."""
-    abandon = getattr(task.callback, "abandon", None)
-    if abandon is None:
-        return False
     from tickwheel.futures import Deadline, Submission
 
-    if not isinstance(task.callback, Deadline | Submission):
+    promise = task.callback
+    # By type: a callback of the user's may do anything when it is asked for an attribute.
+    if type(promise) is not Submission and type(promise) is not Deadline:
         return False
-    task.callback.abandon()
+    promise.abandon()
     return True
 
 
-def _reporter(
-    on_error: Callable[[TimerTask, BaseException], object] | None,
-) -> Callable[[TimerTask, BaseException], None]:
+def _reporter(timer: Timer) -> Callable[[TimerTask, BaseException], None]:
+    # Weakly: the threads hold the reporter, and a timer that is dropped must be noticed.
+    timer_ref = weakref.ref(timer)
+
     def report(task: TimerTask, error: BaseException) -> None:
-        """R8: logged, then reported."""
-        logger().error("%r raised", task, exc_info=error)
+        """R8: logged, then reported. Nothing that goes wrong here may end the thread."""
+        timer = timer_ref()
+        on_error = None if timer is None else timer._on_error
+        try:
+            logger().error("%r raised", task, exc_info=error)
+        except BaseException:
+            traceback.print_exc()
         if on_error is not None:
             try:
                 on_error(task, error)
@@ -314,6 +357,8 @@ def _after_fork() -> None:
     """In a child: its timers' threads are gone, and whatever they held is held for ever."""
     for timer in list(_timers):
         timer._core.fork()
+        if isinstance(timer._clock, ManualClock):
+            timer._clock.forget_sleepers()
 
 
 atexit.register(_close_all)

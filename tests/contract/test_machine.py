@@ -1,6 +1,7 @@
 """Random operations, and a plain list that says what must come of them (R1-R3, R5, R6, R9, I1-I6)."""
 
 import collections
+import contextlib
 
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -196,10 +197,10 @@ class TimerMachine(RuleBasedStateMachine):
 
     def teardown(self):
         if hasattr(self, "timer"):
-            for entry in self.live:
-                assert entry.task.cancel() is True
-            assert len(self.timer) == 0
-            self.timer.close()
+            with contextlib.closing(self.timer):
+                for entry in self.live:
+                    assert entry.task.cancel() is True
+                assert len(self.timer) == 0
 
 
 def test_a_timer_agrees_with_a_plain_list(tw, rounding):

@@ -19,6 +19,11 @@ from heapq import heappop, heappush
 from typing import Any, Generic, TypeVar
 
 
+def check_size(wheel_size: int) -> None:
+    if wheel_size > MAX_WHEEL_SIZE:
+        raise MemoryError(f"no memory for a wheel of {wheel_size} buckets")
+
+
 class Node:
     """A member of one bucket at most. Off every list its links are None."""
 
@@ -82,10 +87,6 @@ class Bucket(Node, Generic[N]):
         last.next = node
         self.prev = node
 
-    def clear(self) -> None:
-        """Forget the nodes, whose links have been cleared. O(1)."""
-        self.prev = self.next = self
-
     def take_all(self, source: Bucket[N]) -> None:
         """Append all of `source` in its order; `source` is empty afterwards. O(1)."""
         first, last = source.next, source.prev
@@ -96,7 +97,6 @@ class Bucket(Node, Generic[N]):
         last.next = self
         self.prev = last
         source.prev = source.next = source
-
 
     def check(self) -> int:
         """Assert that the links are mutual (I5); the list's length."""
@@ -121,8 +121,6 @@ class Level(Generic[N]):
         self.span = span  # ticks a bucket
         self.interval = span * wheel_size  # ticks a turn
         self.time = now - now % span  # tick; a multiple of span (I3)
-        if wheel_size > MAX_WHEEL_SIZE:
-            raise MemoryError(f"no memory for a wheel of {wheel_size} buckets")
         self.buckets: list[Bucket[N]] = [Bucket(number) for _ in range(wheel_size)]
 
 
@@ -132,6 +130,7 @@ class Levels(Generic[N]):
     __slots__ = ("cascades", "heap", "last_wakeup", "levels", "time", "wakeups", "wheel_size")
 
     def __init__(self, wheel_size: int, time: int) -> None:
+        check_size(wheel_size)
         self.time = time  # the current tick
         self.wheel_size = wheel_size
         self.levels: list[Level[N]] = [Level(0, 1, wheel_size, time)]
@@ -150,6 +149,12 @@ class Levels(Generic[N]):
                 bucket.empty()
                 bucket.expiration = None
             level.time = self.time - self.time % level.span
+
+    def nodes(self) -> Iterator[N]:
+        """All of them, in no order. O(n + buckets)."""
+        for level in self.levels:
+            for bucket in level.buckets:
+                yield from bucket
 
     def insert(self, node: N) -> int | None:
         """Link `node` by its deadline: its bucket's expiration. None: due, and not linked. O(levels)."""

@@ -42,9 +42,9 @@ class PeriodicTask(RoutedTask):
     _running: bool  # its callback runs; it is on the core's running list
     _moved: bool  # rescheduled while it ran
 
-    def move_grid(self) -> None:
-        """Count the runs from the one that is due at `_when`."""
-        self._base = self._when
+    def move_grid(self, start: float) -> None:
+        """Count the runs from the one that is due at `start`."""
+        self._base = start
         self._runs = 0
 
     def plan_next(self, now: float) -> None:
@@ -53,8 +53,9 @@ class PeriodicTask(RoutedTask):
             self._base = now
             self._runs = 0
         self._runs += 1
-        if self._missed == "skip" and self._base + self._runs * self._interval <= now:
-            self._runs = int((now - self._base) / self._interval)
-            while self._base + self._runs * self._interval <= now:
+        missed = now + 1e-9  # what is due on this tick counts as now (R1)
+        if self._missed == "skip" and self._base + self._runs * self._interval <= missed:
+            self._runs = int((missed - self._base) / self._interval)
+            while self._base + self._runs * self._interval <= missed:  # once, or twice: the quotient is rounded
                 self._runs += 1
         self._when = self._base + self._runs * self._interval

@@ -167,7 +167,7 @@ class ReplayKernel:
                 request.prev = request.next = None
                 self.pending -= 1
                 self._expire(request.row, request.when, expiry)
-            due.clear()
+            due.empty()
 
     def _complete(self, row: int) -> None:
         self.completed += 1

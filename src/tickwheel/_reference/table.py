@@ -139,7 +139,7 @@ class TimerTable:
                     slot.prev = slot.next = None
                     self._end_generation(slot.index)
                     self._freed.append(slot.index)
-                self._due.clear()
+                self._due.empty()
         return ids, deadlines
 
     def next_expiration(self) -> int | None:

@@ -39,7 +39,7 @@ class TimerTask(Node):
     after they fired or were cancelled. `Timer.schedule` makes handles of this class itself.
     """
 
-    __slots__ = ("__weakref__", "_args", "_callback", "_delay", "_generation", "_owner", "_state", "_when")
+    __slots__ = ("_args", "_callback", "_delay", "_generation", "_owner", "_state", "_when")
 
     _state: TaskState
     _when: float  # seconds on the owner's clock

@@ -23,10 +23,10 @@ def deadline_tick(when: float, tick: float) -> int:
 
 
 def now_tick(now: float, tick: float) -> int:
-    """The greatest n with n * tick <= now."""
+    """The greatest n with n * tick <= now; less than any deadline that never comes."""
     quotient = now / tick
     if not -4.6e18 < quotient < 4.6e18:
-        return LAST_TICK if quotient > 0 else -LAST_TICK
+        return LAST_TICK - 1 if quotient > 0 else -LAST_TICK
     n = int(quotient)
     if (n + 1) * tick <= now:
         return n + 1

@@ -92,6 +92,8 @@ class TimerFront:
             raise TypeError(f"callback must be callable, got {callback!r}")
         if interval <= 0:
             raise ValueError(f"interval must be > 0, got {interval:g}")
+        if interval < 1e-9:
+            raise ValueError(f"interval must be >= 1e-09 (1 ns), got {interval:g}")
         if missed not in MISSED:
             raise ValueError(f"missed must be 'skip', 'burst' or 'delay', got {missed!r}")
         task = PeriodicTask.__new__(PeriodicTask)
@@ -105,7 +107,7 @@ class TimerFront:
         task._running = task._moved = False
         now = self._core.now()
         task._when = now + interval
-        task.move_grid()
+        task.move_grid(task._when)
         self._core.start(task, now, False)
         return task
 
@@ -124,7 +126,7 @@ class TimerFront:
             now = core.now()
             task._when = now + task._delay
             if isinstance(task, PeriodicTask):
-                task.move_grid()
+                task.move_grid(task._when)
             core.start(task, now, task._delay <= 0)
         except BaseException:
             if task._state is PENDING and not task.is_linked():

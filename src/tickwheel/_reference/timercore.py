@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tickwheel._reference.histogram import SIZE, index_of
-from tickwheel._reference.levels import Bucket, Levels
+from tickwheel._reference.levels import Bucket, Levels, check_size
 from tickwheel._reference.ready import PeriodicTask, ReadyQueue, RoutedTask
 from tickwheel._reference.task import (
     CANCELLED,
@@ -35,7 +35,7 @@ from tickwheel._reference.task import (
     check_finite,
     is_live,
 )
-from tickwheel._reference.ticks import deadline_tick, now_tick
+from tickwheel._reference.ticks import LAST_TICK, deadline_tick, now_tick
 
 BATCH = 1024  # nodes handled in one section
 FORKED = "this timer was made before fork() and is stopped in the child: make a new one"
@@ -51,18 +51,21 @@ class TooManyPending(RuntimeError):
 class Ticket:
     """What an executor that is not ours is handed: run this task, if it still waits for this run."""
 
-    __slots__ = ("_core", "_generation", "_task")
+    __slots__ = ("_core", "_generation", "task")
 
     def __init__(self, core: TimerCore, task: TimerTask) -> None:
         self._core = core
-        self._task = task
+        self.task = task
         self._generation = task._generation
 
+    def is_stale(self) -> bool:
+        return self.task._state is not QUEUED or self.task._generation != self._generation
+
     def __call__(self) -> None:
-        self._core.redeem(self._task, self._generation)
+        self._core.redeem(self)
 
     def __repr__(self) -> str:
-        return f"<Ticket for {self._task!r}>"
+        return f"<Ticket for {self.task!r}>"
 
 
 class TimerCore:
@@ -85,14 +88,16 @@ class TimerCore:
         self._taken_back = False
         self._lock = threading.RLock()
         self._inside = False
+        self._tickets: deque[Ticket] = deque()  # those that their executors have not got yet
         self._unsettled: deque[tuple[TimerTask, bool]] = deque()  # and whether it is due at once
         self._errands: deque[Callable[[], None]] = deque()
-        self._rebuilt: tuple[float, Levels[TimerTask]] | None = None  # by `reconfigure`
+        self._wanted: tuple[float, int] | None = None  # by `reconfigure`: tick and wheel size
         self._self_driven = self_driven
         self._tick = tick
-        self._max_pending = math.inf if max_pending is None else max_pending
+        self._max_pending = 2**63 - 1 if max_pending is None else min(max_pending, 2**63 - 1)
         self._levels: Levels[TimerTask] = Levels(wheel_size, start_tick)
-        self._due: Bucket[TimerTask] = Bucket()  # PENDING, their tick has come
+        self._due: Bucket[TimerTask] = Bucket()  # PENDING, their tick had come when they were linked
+        self._expired: Bucket[TimerTask] = Bucket()  # PENDING, found due by this turn, until they are queued
         self._handed: Bucket[TimerTask] = Bucket()  # QUEUED at executors that are not ours
         self._running: Bucket[TimerTask] = Bucket()  # PENDING periodic tasks whose callback runs
         self._runners: list[int] = []  # threads that run callbacks
@@ -113,6 +118,8 @@ class TimerCore:
 
     def _steady_time(self) -> float:
         """The clock's reading. Never less than before (R6)."""
+        if self.forked:
+            return self._clock_time()
         reading = check_finite(self._clock_time(), "the clock's time()")
         with self._lock:
             if reading > self._latest:
@@ -123,10 +130,10 @@ class TimerCore:
 
     def _leave(self) -> None:
         """The outer holder's last step: see to what nested calls have left."""
-        while self._unsettled or self._rebuilt is not None:
-            if self._rebuilt is not None:
-                (tick, levels), self._rebuilt = self._rebuilt, None
-                self._rebuild(tick, levels)
+        while self._unsettled or self._wanted is not None:
+            if self._wanted is not None:
+                (tick, wheel_size), self._wanted = self._wanted, None
+                self._rebuild(tick, wheel_size)
                 continue
             task, at_once = self._unsettled.popleft()
             if task.next is not None:
@@ -146,10 +153,15 @@ class TimerCore:
 
     def _queue_of(self, task: TimerTask) -> ReadyQueue:
         queue = task._queue if isinstance(task, RoutedTask) else None
-        return self.queue if queue is None else queue
+        if queue is None:
+            return self.queue
+        # "inline" is this timer's, also for a task that another one returned.
+        return queue if queue.executor is not None else self.inline
 
     def _link(self, task: TimerTask) -> bool:
-        """In the section: link a live, unlinked task by its `_when`. True: the reaper must be woken."""
+        """In the section: link a live, unlinked task by its `_when`. True: the reaper must be woken.
+        One that is due already waits for the next turn, so that every turn ends.
+        """
         levels = self._levels
         task._state = PENDING
         task.deadline = deadline_tick(task._when, self._tick)
@@ -173,15 +185,34 @@ class TimerCore:
         task._state = QUEUED
         task._generation += 1
         if queue.executor is not None:
-            self._handed.append(task)
-            ticket = Ticket(self, task)
-            return lambda: queue.executor.submit(ticket)
+            self._hand_over(task)
+            return self._submit_tickets
         if queue.feed is not None:
             queue.tasks.append(task)
             return queue.feed
         queue.held.append(task)
         armed, self._armed = self._armed, -math.inf
         return None if armed == -math.inf else self.wake
+
+    def _hand_over(self, task: TimerTask) -> None:
+        """In the section: a QUEUED task waits at an executor that is not ours, which will get a ticket."""
+        self._handed.append(task)
+        self._tickets.append(Ticket(self, task))
+
+    def _submit_tickets(self) -> None:
+        """Hand the tickets to their executors. One that raises (what it may not) gets its own again later."""
+        while self._tickets:
+            try:
+                ticket = self._tickets.popleft()
+            except IndexError:  # another thread was faster
+                return
+            if ticket.is_stale():
+                continue
+            try:
+                self._queue_of(ticket.task).executor.submit(ticket)
+            except BaseException:
+                self._tickets.appendleft(ticket)
+                raise
 
     def start(self, task: TimerTask, now: float, at_once: bool) -> None:
         """Schedule an unlinked task that is the caller's alone, and whose `_when` is set."""
@@ -257,11 +288,11 @@ class TimerCore:
         now = self.now()
         errand: Callable[[], None] | None = None
         with self._lock:
-            if task._owner is not self or not is_live(task):
+            if self._closed or task._owner is not self or not is_live(task):
                 return False
             task._when = now + delay
             if isinstance(task, PeriodicTask):
-                task.move_grid()
+                task.move_grid(max(task._when, now))
                 if task._running:
                     task._moved = True
                     return True
@@ -302,54 +333,64 @@ class TimerCore:
         with self._lock:
             if self._inside:
                 return 0
-            self.inline.tasks.take_all(self.inline.held)
-        while True:
-            submissions: list[tuple[Any, Ticket]] = []
-            fed = False
+            try:
+                self._inside = True
+                self.inline.tasks.take_all(self.inline.held)
+                self._expired.take_all(self._due)
+                self._leave()
+            except BaseException:
+                self._recover()
+                raise
+        more = True
+        while more:
+            moved, fed = 0, False
             with self._lock:
-                if self._closed:
-                    break
                 try:
                     self._inside = True
-                    # Anew each time: a callback may have changed the tick.
-                    left = self._levels.advance(now_tick(now, self._tick), self._due, BATCH)
-                    moved = 0
-                    for task in self._due:
-                        if moved == BATCH:
-                            break
-                        moved += 1
-                        task.unlink()
-                        if task._state is not PENDING:
-                            continue
-                        task._state = QUEUED
-                        task._generation += 1
-                        queue = self._queue_of(task)
-                        if queue.executor is not None:
-                            self._handed.append(task)
-                            submissions.append((queue.executor, Ticket(self, task)))
-                            handed += 1
-                            continue
-                        queue.tasks.append(task)
-                        if queue.feed is not None:
-                            fed = True
-                            handed += 1
+                    if not self._closed:
+                        moved, more, fed = self._expire(now)
                     self._leave()
                 except BaseException:
                     self._recover()
                     raise
-            for executor, ticket in submissions:
-                executor.submit(ticket)
             if fed and self.queue.feed is not None:
                 self.queue.feed()
+            self._submit_tickets()
             if self._errands:
                 self._carry_out()
             ran = self._run(self.inline, self._self_driven)
-            handed += ran
-            if left > 0 and moved == 0 and ran == 0:
-                break
+            handed += moved + ran
+            more = not self._closed and (more or ran > 0)
         if self._self_driven and self._levels.wakeups != wakeups:
             self._wakeups += 1
         return handed
+
+    def _expire(self, now: float) -> tuple[int, bool, bool]:
+        """In the section: queue what is due, BATCH tasks at most. How many were queued for others than
+        whoever turns the wheel, whether to call again, and whether there is something for the worker."""
+        # The tick anew each time: a callback may have changed it.
+        left = self._levels.advance(now_tick(now, self._tick), self._expired, BATCH)
+        handed = count = 0
+        fed = False
+        for task in self._expired:
+            if count == BATCH:
+                break
+            count += 1
+            task.unlink()
+            if task._state is not PENDING:
+                continue
+            task._state = QUEUED
+            task._generation += 1
+            queue = self._queue_of(task)
+            if queue.executor is not None:
+                self._hand_over(task)
+                handed += 1
+                continue
+            queue.tasks.append(task)
+            if queue.feed is not None:
+                fed = True
+                handed += 1
+        return handed, left == 0 or bool(self._expired), fed
 
     def _run(self, queue: ReadyQueue, exits: bool) -> int:
         """Run the tasks of a queue in this thread, one at a time, so that all that has not started
@@ -389,13 +430,14 @@ class TimerCore:
         self._call(task, *begun, exits)
         return True
 
-    def redeem(self, task: TimerTask, generation: int) -> None:
+    def redeem(self, ticket: Ticket) -> None:
         """A ticket's call."""
+        task = ticket.task
         now = self.now()
         self._enter()
         try:
             with self._lock:
-                if task._owner is not self or task._generation != generation or task._state is not QUEUED:
+                if task._owner is not self or ticket.is_stale():
                     return
                 try:
                     self._inside = True
@@ -450,7 +492,8 @@ class TimerCore:
                 self._rearm(task)
             if exits and isinstance(error, KeyboardInterrupt | SystemExit):
                 raise
-            self._errors += 1
+            with self._lock:
+                self._errors += 1
             self._report(task, error)
         else:
             if isinstance(task, PeriodicTask):
@@ -460,6 +503,8 @@ class TimerCore:
         """A periodic task's callback has returned: on to the next run, unless it was cancelled."""
         now = self.now()
         wake = False
+        if self.forked:
+            return
         with self._lock:
             if task._owner is not self or not task._running:
                 return
@@ -471,7 +516,13 @@ class TimerCore:
                         task.plan_next(now)
                     if task.next is not None:
                         task.unlink()
-                    wake = self._link(task)
+                    deadline = deadline_tick(task._when, self._tick)
+                    if task._missed == "burst" and deadline <= self._levels.time:
+                        task.deadline = deadline
+                        self._expired.append(task)  # catches up within this turn
+                        wake = self._armed != -math.inf
+                    else:
+                        wake = self._link(task)
                     self._leave()
                 except BaseException:
                     self._recover()
@@ -482,10 +533,14 @@ class TimerCore:
             self.wake()
 
     def _enter(self) -> None:
+        if self.forked:
+            return
         with self._lock:
             self._runners.append(threading.get_ident())
 
     def _exit(self) -> None:
+        if self.forked:
+            return
         with self._lock:
             self._runners.remove(threading.get_ident())
         if self.on_idle is not None:
@@ -510,8 +565,16 @@ class TimerCore:
         """This process is a child of fork: the core is dead here, and its section may be held for ever."""
         self.forked = True
 
-    def time(self) -> float:
-        return self.now()
+    def attach(self, wake: Callable[[], None] | None, on_idle: Callable[[], None] | None) -> None:
+        """Who is to be woken when something nearer comes, and told when no callback runs or waits."""
+        self.wake = wake
+        self.on_idle = on_idle
+
+    def wake_reaper(self) -> None:
+        """End the sleep of whoever turns the wheel, if somebody sleeps."""
+        wake = self.wake
+        if wake is not None:
+            wake()
 
     def turn_now(self) -> int:
         """Hand over all that is due now; returns how many tasks were handed over (inline: run)."""
@@ -530,7 +593,9 @@ class TimerCore:
         if self.forked:
             return None
         with self._lock:
-            if self._closed or self._due or self.inline.held or self.inline.tasks:
+            if self._closed or self._tickets or any(
+                (self._due, self._expired, self.inline.held, self.inline.tasks)
+            ):
                 return None
             try:
                 self._inside = True
@@ -552,6 +617,8 @@ class TimerCore:
 
     def woke(self) -> None:
         """The reaper is awake: nobody needs to wake it."""
+        if self.forked:
+            return
         with self._lock:
             self._armed = -math.inf
             self._wakeups += not self._self_driven  # there, `turn` counts
@@ -594,15 +661,14 @@ class TimerCore:
         return tasks
 
     def reconfigure(self, tick: float, wheel_size: int) -> None:
-        """Put all pending tasks into new levels, from their exact `when`s. O(n)."""
+        """Put all pending tasks into new levels, from their exact `when`s. O(n + buckets)."""
         if self.forked:
             raise RuntimeError(FORKED)
-        now = self.now()
+        check_size(wheel_size)
         with self._lock:
             if self._closed:
                 raise RuntimeError(CLOSED)
-            levels: Levels[TimerTask] = Levels(wheel_size, math.floor(now / tick) - 1)
-            self._rebuilt = tick, levels
+            self._wanted = tick, wheel_size
             if self._inside:
                 return
             try:
@@ -614,12 +680,16 @@ class TimerCore:
         if self._errands:
             self._carry_out()
 
-    def _rebuild(self, tick: float, levels: Levels[TimerTask]) -> None:
+    def _rebuild(self, tick: float, wheel_size: int) -> None:
         """In the section: move all tasks to new levels."""
-        old, self._levels, self._tick = self._levels, levels, tick
+        old = self._levels
+        first = min((deadline_tick(task._when, tick) for task in old.nodes()), default=LAST_TICK)
+        # From just before the first, so that all are linked and come in the order of their ticks (R2).
+        levels: Levels[TimerTask] = Levels(wheel_size, min(now_tick(self.now(), tick), first - 1))
         levels.wakeups, levels.cascades = old.wakeups, old.cascades
         tasks: Bucket[TimerTask] = Bucket()
         old.advance(2**63 - 1, tasks, 2**63 - 1)
+        self._levels, self._tick = levels, tick
         for task in tasks:
             task.unlink()
             if is_live(task):
@@ -674,7 +744,7 @@ class TimerCore:
         queues = [self.inline.tasks, self.inline.held]
         if self.queue is not self.inline:
             queues.append(self.queue.tasks)
-        return [*queues, self._handed, self._running, self._due]
+        return [*queues, self._handed, self._running, self._expired, self._due]
 
     def check(self) -> None:
         """AssertionError that names the broken invariant (I1-I5)."""

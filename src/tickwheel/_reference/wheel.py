@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import threading
 from typing import NoReturn
@@ -65,7 +66,7 @@ class TimingWheel:
         wheel_size = operator.index(wheel_size)
         if wheel_size < 2:
             raise ValueError(f"wheel_size must be >= 2, got {wheel_size}")
-        self._core = TickCore(wheel_size, check_int64(start_tick))
+        self._core = TickCore(wheel_size, tick_of("start_tick", start_tick))
 
     def __del__(self) -> None:
         core = getattr(self, "_core", None)
@@ -86,9 +87,10 @@ class TimingWheel:
         O(levels). RuntimeError if the task is pending anywhere.
         """
         core = self._core
-        deadline = check_int64(deadline_tick)
+        deadline = tick_of("deadline_tick", deadline_tick)
         before = claim(check_task(task), core)
         with core.lock:
+            task._when = math.nan  # a wheel knows no seconds
             task.deadline = deadline
             if core.levels.insert(task) is None:
                 task._state = before
@@ -106,7 +108,7 @@ class TimingWheel:
         If that tick has come, the next `advance` returns the task.
         """
         core = self._core
-        deadline = check_int64(deadline_tick)
+        deadline = tick_of("deadline_tick", deadline_tick)
         with core.lock:
             if check_task(task)._owner is not core or not is_live(task):
                 return False
@@ -123,7 +125,7 @@ class TimingWheel:
         than the current one changes nothing (R6). Amortised O(levels) a task.
         """
         core = self._core
-        now = check_int64(now_tick)
+        now = tick_of("now_tick", now_tick)
         if limit is not None and operator.index(limit) < 0:
             raise ValueError(f"limit must be >= 0, got {limit}")
         tasks: list[TimerTask] = []
@@ -161,11 +163,11 @@ class TimingWheel:
             assert linked == core.pending, f"I4: the lists hold {linked} tasks, len is {core.pending}"
 
 
-def check_int64(tick: int) -> int:
-    """OverflowError for what is no tick, as in C."""
-    tick = operator.index(tick)
-    if not -(2**63) <= tick < 2**63:
-        raise OverflowError(f"a tick must fit in 64 bits, got {tick}")
-    return tick
+def tick_of(name: str, value: int) -> int:
+    """Whole numbers only."""
+    value = operator.index(value)
+    if not -(2**63) <= value < 2**63:
+        raise ValueError(f"{name} must fit 64 bits, got {value}")
+    return value
 
 

@@ -11,6 +11,8 @@ from tickwheel.bench.runner import Row
 from tickwheel.cli.bench_text import about, packages, unit
 from tickwheel.report import Report, new_figure
 
+COLOURS = 10    # in matplotlib's cycle
+
 
 class BenchPage:
     """Made before the long work, so that a missing extra is known then; `html` when the rows are full."""
@@ -67,13 +69,14 @@ def _over_n(rows: Sequence[Row]) -> Any:
     """A line a peer, both axes logarithmic."""
     figure = new_figure(height=5.0)
     axes = figure.subplots()
-    for peer in dict.fromkeys(row.cell.peer for row in rows):
+    for number, peer in enumerate(dict.fromkeys(row.cell.peer for row in rows)):
         points = [(row.cell.n, row.figure.median) for row in rows if row.cell.peer == peer and row.figure]
         if points:
             ours = peer == THIS
             axes.plot(
                 *zip(*points, strict=True), label=peer, marker="o", markersize=4,
                 linewidth=3 if ours else 1, color="black" if ours else None,
+                linestyle="-" if number <= COLOURS else "--",
             )
     axes.set(xscale="log", yscale="log", xlabel="pending timers", ylabel=unit(rows[0].cell.operation))
     axes.grid(which="both", alpha=0.2)
