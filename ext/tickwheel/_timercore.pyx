@@ -323,8 +323,9 @@ cdef class TimerCore(WheelCore):
         if self.forked:
             return 0
         with cython.critical_section(self):
-            bucket_take_all(&self.inline.tasks, &self.inline.held)
-            bucket_take_all(&self.expired, &self.due)
+            if not self.closed_:    # `close` may have emptied the one list and not yet the other
+                bucket_take_all(&self.inline.tasks, &self.inline.held)
+                bucket_take_all(&self.expired, &self.due)
         while more:
             fed = False
             with cython.critical_section(self):
