@@ -292,6 +292,28 @@ def test_no_exception_ends_the_timers_own_threads(make_timer, caplog, executor, 
     assert finished.wait(WAIT)
 
 
+@pytest.mark.parametrize("executor", [None, "inline"])
+def test_a_logger_that_raises_ends_no_thread(make_timer, capfd, executor):
+    """R8: with the log broken the error goes to stderr, and reaper and worker go on."""
+
+    def refuse(record):
+        raise LookupError("filter")
+
+    timer = make_timer(executor=executor)
+    finished = threading.Event()
+    log = logging.getLogger("tickwheel")
+    log.addFilter(refuse)
+    try:
+        timer.schedule(0.001, fail)
+        timer.schedule(0.005, finished.set)
+        assert finished.wait(WAIT)
+    finally:
+        log.removeFilter(refuse)
+    heard = capfd.readouterr().err
+    assert "LookupError" in heard
+    assert "ZeroDivisionError" in heard
+
+
 def test_an_error_while_the_wheel_is_turned_leaves_it_whole(timer, advance, caplog, rng):
     """R8: thousands of failing callbacks, over cascades, keep every invariant and every count."""
     for _ in range(3000):

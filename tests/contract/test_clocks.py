@@ -88,6 +88,34 @@ def test_waiting_by_hand_is_woken_by_a_nearer_deadline(make_timer):
     other.join()
 
 
+def test_several_threads_may_wait_by_hand(tw, make_timer):
+    """One that returns does not take the wake-ups of one that waits on."""
+    waiting = threading.Semaphore(0)
+
+    class Clock(tw.ManualClock):
+        def sleeper(self, idle):
+            waiting.release()
+            return super().sleeper(idle)
+
+    clock = Clock()
+    timer = make_timer(tick=1.0, executor="inline", clock=clock, start=False)
+    handed = []
+
+    def wait(timeout):
+        thread = threading.Thread(target=lambda: handed.append(timer.advance_clock(timeout)), daemon=True)
+        thread.start()
+        assert waiting.acquire(timeout=WAIT)
+        return thread
+
+    long, short = wait(100.0), wait(1.0)
+    clock.advance(2.0)
+    short.join(WAIT)
+    timer.schedule(5.0, list)
+    clock.advance(5.0)
+    long.join(WAIT)
+    assert handed == [0, 1]
+
+
 # --- the manual clock
 
 
@@ -108,6 +136,14 @@ def test_the_manual_clock_does_not_go_backwards(tw, seconds):
     with pytest.raises(ValueError, match=r"^seconds must be .*got"):
         clock.advance(seconds)
     assert clock.time() == 5.0
+
+
+def test_the_manual_clock_stays_finite(tw):
+    """ValueError for a step that would leave every number behind, and the time is as before."""
+    clock = tw.ManualClock(1e308)
+    with pytest.raises(ValueError, match=r"^seconds must .*finite, got 1e\+308 at 1e\+308$"):
+        clock.advance(1e308)
+    assert clock.time() == 1e308
 
 
 def test_the_manual_clock_wakes_a_running_reaper(make_timer, clock):
@@ -219,6 +255,19 @@ def test_the_automatic_clock_serves_a_timer_turned_by_hand(make_timer, auto):
         timer.advance_clock(timeout=7200.0)
         assert time.monotonic() - started < WAIT
     assert readings == [3600.0]
+
+
+def test_the_automatic_clock_jumps_when_the_worker_comes_to_rest(make_timer, auto, gate):
+    """`advance_clock(timeout)` waits for a busy worker, and learns of it when it is done."""
+    timer = make_timer(tick=1.0, clock=auto, start=False)
+    timer.schedule(0, gate.hold)
+    gate.wait_entered()
+    future = timer.submit(5.0, auto.time)
+    opener = threading.Timer(0.05, gate.open)
+    opener.start()
+    assert timer.advance_clock(timeout=10.0) == 1
+    assert future.result(timeout=WAIT) == 5.0
+    opener.join()
 
 
 # --- a clock of one's own

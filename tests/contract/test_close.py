@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import threading
+import weakref
 
 import pytest
 
@@ -27,6 +28,22 @@ def test_close_returns_what_never_started(timer, advance):
         assert (task.cancel(), task.reschedule(1.0)) == (False, False)
     assert fired.state == "FIRED"
     assert len(timer) == 0
+
+
+def test_close_asks_no_callback_for_anything(timer):
+    """R9: one that raises for every attribute is returned like the others."""
+
+    class Gone:
+        def __call__(self):
+            pass
+
+    gone = Gone()
+    tasks = [timer.schedule(1.0, list), timer.schedule(2.0, weakref.proxy(gone)), timer.schedule(3.0, list)]
+    future = timer.submit(4.0, list)
+    del gone
+    assert ids(timer.close()) == ids(tasks)
+    assert future.cancelled()
+    assert {task.state for task in tasks} == {"IDLE"}
 
 
 def test_close_is_idempotent(timer):
@@ -94,6 +111,25 @@ def test_close_takes_back_what_waits_in_a_pool(make_timer, gate):
         assert ids(timer.close()) == ids(tasks)
         gate.open()
     assert ran == []
+
+
+def test_what_close_took_back_is_not_submitted(make_timer, clock, collecting):
+    """R9: a turn that is handing over when the timer is closed gives executors nothing more."""
+
+    class Closing(concurrent.futures.Executor):
+        def submit(self, fn, /, *args, **kwargs):
+            returned.extend(timer.close(wait=False))
+            return collecting.submit(fn)
+
+    timer = make_timer(tick=1.0, executor=Closing(), clock=clock, start=False)
+    ran, returned = [], []
+    tasks = [timer.schedule(1.0, ran.append, number) for number in range(8)]
+    clock.advance(1.0)
+    timer.advance_clock()
+    assert len(collecting.tickets) == 1
+    collecting.run_all()
+    assert ran == []
+    assert ids(returned) == ids(tasks)
 
 
 @pytest.mark.parametrize("kind", ["worker", "inline", "pool"])

@@ -112,6 +112,48 @@ print("whole")
     ) == "whole\n"
 
 
+@pytest.mark.parametrize("end", ["owner.timer.close()", "pass"])
+def test_an_owner_whose_method_is_on_error_is_freed(fresh, end):
+    """The timer's threads do not hold `on_error`: its owner, closed or dropped, goes away with the timer."""
+    assert fresh(
+        DROPPED
+        + f"""
+class Owner:
+    def __init__(self):
+        self.timer = tw.Timer(on_error=self.report)
+        self.task = self.timer.schedule(3600.0, list)
+    def report(self, task, error): pass
+
+owner = Owner()
+ref = weakref.ref(owner)
+{end}
+del owner
+settle()
+gc.collect()
+assert ref() is None
+print("whole")
+"""
+    ) == "whole\n"
+
+
+def test_a_timer_dropped_where_warnings_are_errors(fresh):
+    """The warning cannot be raised out of a destructor, and its threads end all the same."""
+    assert fresh(
+        DROPPED
+        + """
+import sys
+warnings.simplefilter("error")
+sys.unraisablehook = lambda what: heard.append(what.exc_type)
+timer = tw.Timer()
+timer.schedule(3600.0, list)
+del timer
+settle()
+assert heard == [ResourceWarning], heard
+print("whole")
+"""
+    ) == "whole\n"
+
+
 def test_a_timer_whose_construction_failed_does_not_warn(fresh):
     """There is nothing to close."""
     assert fresh(

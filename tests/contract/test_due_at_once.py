@@ -140,6 +140,14 @@ def test_a_delay_below_a_nanosecond_is_on_the_current_tick(timer):
     assert timer.advance_clock() == 1
 
 
+def test_a_turn_ends_though_each_callback_schedules_for_this_tick(timer, advance):
+    """R1, R4: what becomes due on the current tick while the wheel turns waits for the next turn."""
+    timer.schedule(1.0, link := lambda: timer.schedule(1e-10, link))
+    assert advance(1.0) == 1
+    assert timer.advance_clock() == 1
+    assert len(timer) == 1
+
+
 def test_a_tiny_delay_waits_for_the_next_tick(timer, advance):
     """R1: a microsecond is not nothing."""
     timer.schedule(1e-6, list)

@@ -32,6 +32,15 @@ def test_a_bad_option_is_named(tw, options, message):
         tw.Timer(start=False, **options)
 
 
+@pytest.mark.parametrize("tick", [1e-15, 1e-320])
+def test_a_tick_below_a_nanosecond_is_refused(tw, timer, tick):
+    """Deadlines are compared to a nanosecond: on a finer tick they would be early, or never come."""
+    with pytest.raises(ValueError, match=rf"^tick must be >= 1e-09 .*, got {tick}$"):
+        tw.Timer(start=False, tick=tick)
+    with pytest.raises(ValueError, match=rf"^tick must be >= 1e-09 .*, got {tick}$"):
+        timer.reconfigure(tick=tick)
+
+
 @pytest.mark.parametrize(
     "options", [{"tick": "1"}, {"tick": None}, {"wheel_size": 2.5}, {"wheel_size": "8"}, {"max_pending": 1.5}]
 )

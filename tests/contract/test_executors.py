@@ -116,6 +116,18 @@ def test_a_task_may_ask_for_inline(make_timer, clock, collecting):
     assert collecting.tickets == []
 
 
+def test_inline_is_that_of_the_timer_that_has_the_task(make_timer, clock):
+    """R9: a task returned by one timer and added to another is inline on the other."""
+    first, second = (make_timer(tick=1.0, clock=clock, start=False) for _ in range(2))
+    ran = []
+    task = first.schedule(5.0, ran.append, 1, executor="inline")
+    assert first.close() == [task]
+    second.add(task)
+    clock.advance(5.0)
+    assert second.advance_clock() == 1
+    assert (ran, len(second)) == ([1], 0)
+
+
 def test_executors_that_come_and_go_are_told_apart(make_timer, clock):
     """A new executor in the memory of an old one is given its own tasks alone."""
     timer = make_timer(tick=1.0, executor="inline", clock=clock, start=False)
@@ -216,6 +228,32 @@ def test_a_pool_that_was_shut_down_does_not_stop_the_reaper(make_timer, caplog):
         assert timer.submit(0.005, pow, 3, 2, executor=other).result(timeout=WAIT) == 9
     assert task.state == "QUEUED"
     assert timer.close() == [task]
+
+
+def test_an_interrupt_inside_submit_loses_no_task(make_timer, clock, collecting):
+    """R8: KeyboardInterrupt leaves `advance_clock`; what was due reaches its executor on the next turn."""
+
+    class Interrupted(concurrent.futures.Executor):
+        interrupted = False
+
+        def submit(self, fn, /, *args, **kwargs):
+            if not self.interrupted:
+                self.interrupted = True
+                raise KeyboardInterrupt
+            return collecting.submit(fn)
+
+    executor = Interrupted()
+    timer = make_timer(tick=1.0, executor=collecting, clock=clock, start=False)
+    ran = []
+    for number in range(10):
+        timer.schedule(1.0, ran.append, number, executor=executor if number < 5 else None)
+    clock.advance(1.0)
+    with pytest.raises(KeyboardInterrupt):
+        timer.advance_clock()
+    timer.advance_clock()
+    collecting.run_all()
+    assert sorted(ran) == list(range(10))
+    assert len(timer) == 0
 
 
 @pytest.mark.parametrize("name", ["ProcessPoolExecutor", "InterpreterPoolExecutor"])

@@ -198,6 +198,62 @@ print(good)
     ) == "20\n"
 
 
+def test_fork_while_a_thread_reads_the_clock(fresh):
+    """fork: with a clock of one's own, too, the child is told and never waits for a lock held for ever."""
+    assert fresh(
+        CHILD
+        + """
+timer = tw.Timer(tick=1.0, clock=tw.ManualClock(), start=False)
+over = threading.Event()
+
+def hammer():
+    while not over.is_set():
+        timer.schedule(5.0, list).cancel()
+
+thread = threading.Thread(target=hammer)
+thread.start()
+
+def story():
+    try:
+        timer.schedule(1.0, list)
+    except RuntimeError as error:
+        assert "fork" in str(error), error
+    else:
+        raise AssertionError("scheduled in a forked child")
+
+sys.setswitchinterval(1e-5)
+good = sum(in_child(story) for _ in range(20))
+over.set()
+thread.join()
+timer.close()
+print(good)
+"""
+    ) == "20\n"
+
+
+def test_a_child_may_go_on_with_the_parents_manual_clock(fresh):
+    """fork: the parent's sleepers, whose threads are not in the child, do not hold its clock."""
+    assert fresh(
+        CHILD
+        + """
+clock = tw.ManualClock(auto=True)
+release, entered = threading.Event(), threading.Event()
+timer = tw.Timer(clock=clock, executor="inline")
+timer.schedule(0, lambda: (entered.set(), release.wait(30)))
+assert entered.wait(30)
+
+def story():
+    with tw.Timer(clock=clock, executor="inline") as mine:
+        assert mine.submit(5e7, pow, 2, 3).result(5) == 8
+
+assert in_child(story)
+release.set()
+timer.close()
+print("whole")
+"""
+    ) == "whole\n"
+
+
 def test_a_child_that_exits_by_the_front_door(fresh):
     """fork: the child's interpreter finalises with the inherited timer still there."""
     assert fresh(

@@ -105,6 +105,42 @@ print("level")
     ) == "level\n"
 
 
+@linux
+def test_the_edge_of_a_slab_costs_nothing(fresh):
+    """A task that comes and goes where a slab is full asks the system for no memory and gives none back."""
+    assert fresh(
+        COUNTING
+        + """
+import resource
+
+def mappings():
+    with open("/proc/self/maps") as maps:
+        return sum(1 for _ in maps)
+
+def faults_of_pairs():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(200):
+        timer.schedule(5.0, noop).cancel()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+held = []
+slab = ((2 << 20) - 64) // 80     # tasks
+while len(held) < slab - 100:
+    held.append(timer.schedule(50.0, noop))
+faults_of_pairs()
+maps, resident = mappings(), resident_mib()
+for _ in range(200):
+    held.append(timer.schedule(50.0, noop))
+    faults = faults_of_pairs()
+    assert faults < 100, (faults, len(held))
+assert abs(mappings() - maps) <= 4, (mappings(), maps)
+assert resident_mib() - resident < 4, (resident_mib(), resident)
+timer.close()
+print("level")
+"""
+    ) == "level\n"
+
+
 WAYS = {
     "fire": "timer.schedule(0.5, noop, object())",
     "fire at once": "timer.schedule(0, noop, object())",

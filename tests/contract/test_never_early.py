@@ -196,6 +196,14 @@ def test_time_before_zero_rounds_up_too(make_timer, tw):
     assert fired == [-9.0, -9.0, -7.0, 0.0, 0.0, 1.0, 20.0]
 
 
+def test_a_clock_beyond_the_last_tick_is_not_early(make_timer, tw):
+    """R1: where the ticks of a deadline can no longer be counted, it is not yet due."""
+    timer = make_timer(tick=1e-9, executor="inline", clock=tw.ManualClock(1e10), start=False)
+    task = timer.schedule(100.0, list)
+    assert timer.advance_clock() == 0
+    assert task.state == "PENDING"
+
+
 def test_a_century_passes_in_any_stride(make_timer, clock, rng):
     """R1: a deadline 100 years away fires on its day, whatever the strides towards it."""
     year = 365.25 * 86400

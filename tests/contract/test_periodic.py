@@ -386,6 +386,14 @@ def test_a_bad_interval_is_named(timer, interval, message):
     assert len(timer) == 0
 
 
+@pytest.mark.parametrize("interval", [5e-324, 1e-12])
+def test_an_interval_below_a_nanosecond_is_refused(timer, interval):
+    """Ticks are compared to a nanosecond: a run would never be past the one before, and no turn would end."""
+    with pytest.raises(ValueError, match=rf"^interval must be >= 1e-09 .*, got {interval:g}$"):
+        timer.schedule_every(interval, list)
+    assert len(timer) == 0
+
+
 def test_an_unknown_policy_is_named(timer):
     """ValueError for a policy that does not exist."""
     with pytest.raises(ValueError, match=r"missed must be .*skip.*burst.*delay.*got 'never'"):

@@ -132,6 +132,17 @@ def test_a_callback_may_reconfigure(timer, clock):
     assert ran[-1] == 10
 
 
+def test_what_is_overdue_keeps_its_order(timer, clock):
+    """R2: tasks that are due when the tick changes run by their deadlines, not as their buckets lay."""
+    ran = []
+    for delay in (5.9, 5.1, 6.5, 0.7):
+        timer.schedule(delay, ran.append, delay)
+    clock.advance(8.0)
+    timer.reconfigure(tick=0.1)
+    assert timer.advance_clock() == 4
+    assert ran == [0.7, 5.1, 5.9, 6.5]
+
+
 def test_a_sleeping_reaper_learns_of_it(make_timer, scripted):
     """A nearer tick is a nearer deadline: the reaper sleeps until that one."""
     timer = make_timer(tick=10.0, clock=scripted)
@@ -177,3 +188,13 @@ def test_no_memory_for_a_size_changes_nothing(timer, advance):
         timer.reconfigure(wheel_size=2**62)
     timer._check()
     assert advance(2.0) == 1
+
+
+@pytest.mark.parametrize("size", [2**62, 2**64])
+def test_no_memory_for_a_size_leaves_the_tick_too(timer, advance, size):
+    """A tick that came with such a size is not taken either: what was pending fires on the old one."""
+    timer.schedule(5.0, list)
+    with pytest.raises(MemoryError):
+        timer.reconfigure(tick=10.0, wheel_size=size)
+    timer._check()
+    assert advance(5.0) == 1

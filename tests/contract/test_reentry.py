@@ -207,6 +207,31 @@ print("whole")
 
 
 @SIGNALS
+def test_signal_handlers_wake_a_reaper_on_the_boot_clock(fresh):
+    """R7: a handler may strike while the same thread is waking the reaper."""
+    assert fresh("""
+import signal, time
+import tickwheel as tw
+
+timer = tw.Timer(clock=tw.BootClock(), executor="inline")
+calls = [0]
+
+def handler(*_):
+    calls[0] += 1
+    timer.schedule(0, int)
+
+signal.signal(signal.SIGALRM, handler)
+signal.setitimer(signal.ITIMER_REAL, 0.0001, 0.0001)
+end = time.monotonic() + 0.5
+while time.monotonic() < end or calls[0] < 100:
+    timer.schedule(0, int)
+signal.setitimer(signal.ITIMER_REAL, 0)
+timer.close()
+print("whole")
+""") == "whole\n"
+
+
+@SIGNALS
 def test_an_interrupt_in_the_midst_of_a_turn_loses_nothing(fresh):
     """R8: KeyboardInterrupt from a signal, at any bytecode of a turn: what was due runs once or stays due."""
     assert fresh("""

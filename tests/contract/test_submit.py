@@ -207,6 +207,21 @@ def test_limit_of_a_future_that_is_done(timer):
     assert len(timer) == 0
 
 
+def test_a_limit_of_nothing_does_not_outrun_a_result(make_timer, clock):
+    """A future that is done keeps its result, although its timeout is due at once and runs at once."""
+
+    class AtOnce(concurrent.futures.Executor):
+        def submit(self, fn, /, *args, **kwargs):
+            fn()
+            return concurrent.futures.Future()
+
+    timer = make_timer(executor=AtOnce(), clock=clock, start=False)
+    future = concurrent.futures.Future()
+    future.set_result(3)
+    assert timer.limit(future, 0).result(timeout=0) == 3
+    assert len(timer) == 0
+
+
 def test_limit_passes_a_cancellation_on(timer):
     """A cancelled future leaves nobody waiting."""
     future = concurrent.futures.Future()
@@ -309,3 +324,12 @@ def test_a_bad_timeout_is_named(timer, timeout):
         timer.limit(future, timeout)
     assert len(timer) == 0
     assert future.cancel()
+
+
+def test_a_limit_of_what_is_no_future_is_refused(timer):
+    """TypeError names the argument and the value; no timeout of it is left pending."""
+    with pytest.raises(TypeError, match=r"^future must be .*Future, got 'x'$"):
+        timer.limit("x", 5.0)
+    with pytest.raises(TypeError):
+        timer.limit(concurrent.futures.Future(), "x")
+    assert len(timer) == 0

@@ -243,6 +243,62 @@ def test_close_races_schedule(make_timer, rng):
         assert len(accepted) == len(returned) + len(fired)
 
 
+def test_close_races_reschedule(make_timer):
+    """R9: a task that is moved while the timer closes is fired or returned, and never lost between."""
+    for _ in range(20):
+        timer = make_timer(executor="inline")
+        tasks = [timer.schedule(1.0 + n / 1000, int) for n in range(1000)]
+        returned = []
+
+        def move(tasks=tasks):
+            for task in tasks:
+                task.reschedule(0)
+
+        run_together(move, lambda timer=timer, returned=returned: returned.extend(timer.close()))
+        states = collections.Counter(str(task.state) for task in tasks)
+        assert states["IDLE"] == len(returned)
+        assert states["FIRED"] == len(tasks) - len(returned)
+
+
+def test_waiting_by_hand_races_schedule(make_timer):
+    """R3: each task runs once while one thread waits, time and again, and others make it wake."""
+    timer = make_timer(tick=1e-4, executor="inline", start=False)
+    fired = []
+
+    def schedule():
+        for _ in range(2000):
+            timer.schedule(1e-4, fired.append, 1)
+
+    def turn():
+        while len(fired) < 4000:
+            timer.advance_clock(2e-4)
+
+    run_together(turn, schedule, schedule)
+    assert len(fired) == 4000
+    assert len(timer) == 0
+
+
+def test_handles_are_read_while_they_are_cancelled(make_timer, clock):
+    """R10: a reader gets the callback and the arguments, or what is there when they were let go."""
+    timer = make_timer(executor="inline", clock=clock, start=False)
+    handles = [timer.schedule(5.0, list)]
+    over = threading.Event()
+
+    def churn():
+        for number in range(5000):
+            handles[0] = timer.schedule(5.0, lambda: None, number)
+            handles[0].cancel()
+        over.set()
+
+    def read():
+        while not over.is_set():
+            callback, args = handles[0].callback, handles[0].args
+            assert callback is None or callable(callback)
+            assert args is None or len(args) <= 1
+
+    run_together(churn, read, read)
+
+
 def test_submit_and_close_leave_no_future_undone(make_timer, rng):
     """R9: whoever waits for a future is told, however close and submit race."""
     for _ in range(10):
