@@ -1,7 +1,9 @@
 """The command line: what it prints, and one clear line with exit 2 for whatever is wrong."""
+import functools
 import gzip
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,8 +14,11 @@ from pathlib import Path
 import pytest
 
 import tickwheel
-from tickwheel.cli.__main__ import main
+from tickwheel.bench.peers import OPERATIONS
+from tickwheel.bench.runner import PEER_NAMES
+from tickwheel.cli.__main__ import _parser, main
 from tickwheel.cli.progress import progress
+from tickwheel.cli.quantities import duration_ns, rate_per_s, whole
 from tickwheel.trace import CHUNK_ROWS
 
 HEADER = "arrival_ms,completion_ms\n"
@@ -182,67 +187,68 @@ def test_a_bad_gzip_file_gets_one_line(here, refused):
         (["replay"], "the following arguments are required: TRACE"),
         (["replay", "no.csv"], "no.csv: No such file or directory"),
         (["replay", "folder"], "folder: Is a directory"),
-        (["replay", "t.csv", "--timeout", "abc"], "--timeout: a duration such as 200ms or 1s, got 'abc'"),
-        (["replay", "t.csv", "--timeout", "200"], "--timeout: a duration such as 200ms or 1s, got '200'"),
-        (["replay", "t.csv", "--timeout", "0s"], "--timeout: must be > 0, got '0s'"),
-        (["replay", "t.csv", "--timeout=-1s"], "--timeout: must be > 0, got '-1s'"),
-        (["replay", "t.csv", "--tick", "0ms"], "--tick: must be > 0, got '0ms'"),
+        (["replay", "t.csv", "--timeout", "abc"],
+         "--timeout must be a duration such as 200ms or 1s, got 'abc'"),
+        (["replay", "t.csv", "--timeout", "200"],
+         "--timeout must be a duration such as 200ms or 1s, got '200'"),
+        (["replay", "t.csv", "--timeout", "0s"], "--timeout must be > 0, got '0s'"),
+        (["replay", "t.csv", "--timeout=-1s"], "--timeout must be > 0, got '-1s'"),
+        (["replay", "t.csv", "--tick", "0ms"], "--tick must be > 0, got '0ms'"),
         (["replay", "t.csv", "--tick", "0.5ns"],
-         "--tick: must be a whole number of nanoseconds, got '0.5ns'"),
-        (["replay", "t.csv", "--tick", "1..5s"], "--tick: must be a number, got '1..5s'"),
-        (["replay", "t.csv", "--tick", "300000000000s"], "--tick: must fit in 64 bits as nanoseconds, got "
+         "--tick must be a whole number of nanoseconds, got '0.5ns'"),
+        (["replay", "t.csv", "--tick", "1..5s"], "--tick must be a number, got '1..5s'"),
+        (["replay", "t.csv", "--tick", "300000000000s"], "--tick must fit in 64 bits as nanoseconds, got "
          "'300000000000s'"),
-        (["replay", "t.csv", "--wheel-size", "1"], "wheel_size must be >= 2, got 1"),
-        (["replay", "t.csv", "--wheel-size", "2.5"], "--wheel-size: a whole number, got '2.5'"),
-        (["replay", "t.csv", "--where", "kind"], "--where: COLUMN=VALUE, got 'kind'"),
+        (["replay", "t.csv", "--wheel-size", "1"], "--wheel-size must be >= 2, got 1"),
+        (["replay", "t.csv", "--wheel-size", "2.5"], "--wheel-size must be a whole number, got '2.5'"),
+        (["replay", "t.csv", "--where", "kind"], "--where must be COLUMN=VALUE, got 'kind'"),
         (["replay", "t.csv", "--where", "kind=a"],
          "t.csv: no column 'kind'; the columns are arrival_ms, completion_ms"),
         (["replay", "t.csv", "--id", "outcome"],
          "t.csv: no column 'outcome'; the columns are arrival_ms, completion_ms"),
         (["replay", "t.csv", "--arrival", "start"],
-         "unit must be given unless a column ends in it, as _ms does, got 'start'"),
+         "--unit must be given unless a column ends in it, as _ms does, got 'start'"),
         (["replay", "t.csv", "--fast"], "unrecognized arguments: --fast"),
         (["replay", "t.csv", "--outcomes", "no/out.csv"], "no/out.csv: No such file or directory"),
         (["replay", "t.csv", "--outcomes", "folder"], "folder: Is a directory"),
         (["replay", "t.csv", "--outcomes", "out.json"],
-         "outcomes are written as CSV or Parquet: the name must say so, got 'out.json'"),
+         "--outcomes must end in .csv, .csv.gz or .parquet, got 'out.json'"),
+        (["replay", "t.csv", "--outcomes", "out"],
+         "--outcomes must end in .csv, .csv.gz or .parquet, got 'out'"),
+        (["replay", "t.csv", "--outcomes", ""], "--outcomes must end in .csv, .csv.gz or .parquet, got ''"),
+        (["replay", "t.csv", "--report", "r.json"], "--report must end in .html or .htm, got 'r.json'"),
+        (["replay", ""], "'': No such file or directory"),
         (["replay", "t.csv", "--id", "fire_ms", "--outcomes", "out.csv"],
-         "id must not be named like another column of the outcomes, got 'fire_ms'"),
+         "--id must not be named like another column of the outcomes, got 'fire_ms'"),
         (["replay", "t.csv", "--outcomes", "folder/../t.csv"],
          "--outcomes must be another file than the trace, got 'folder/../t.csv'"),
-        (["replay", "t.csv", "--outcomes", "out", "--report", "out"],
-         "--report must be another file than the outcomes, got 'out'"),
+        (["replay", "t.csv", "--outcomes", "new.csv", "--report", "link.html"],
+         "--report must be another file than the outcomes, got 'link.html'"),
         (["generate", "no/t.csv"], "no/t.csv: No such file or directory"),
-        (["generate", "new.csv", "--requests", "-1"], "requests must be >= 0, got -1"),
-        (["generate", "new.csv", "--requests", "many"], "--requests: a whole number, got 'many'"),
-        (["generate", "new.csv", "--rate", "fast"], "--rate: a rate such as 1000/s, got 'fast'"),
-        (["generate", "new.csv", "--rate", "0/s"], "rate_per_s must be between 1e-6 and 1e9, got 0.0"),
-        (["generate", "new.csv", "--p50", "70ms"], "p75_ms must be >= p50_ms (70), got 60.0"),
-        (["generate", "new.csv", "--never", "2"], "never must be between 0 and 1, got 2.0"),
-        (["generate", "new.csv", "--never", "few"], "--never: a share between 0 and 1, got 'few'"),
-        (["generate", "new.parquet"],
-         "a trace is written as CSV: its name must end in .csv or .csv.gz, got 'new.parquet'"),
-    ],
-)
-def test_bad_arguments_get_one_line(here, refused, argv, line):
-    """The option or the file, the rule, the value seen."""
-    (here / "t.csv").write_text(GOOD)
-    (here / "folder").mkdir()
-    assert refused(*argv) == line
-
-
-@pytest.mark.parametrize(
-    ("argv", "start"),
-    [
-        (["fly"], "COMMAND: invalid choice: 'fly' (choose from "),
-        (["replay", "t.csv", "--unit", "h"], "--unit: invalid choice: 'h' (choose from "),
-        (["replay", "t.csv", "--core", "rust"], "--core: invalid choice: 'rust' (choose from "),
+        (["generate", "new.csv", "--requests", "-1"], "--requests must be >= 0, got -1"),
+        (["generate", "new.csv", "--requests", "many"], "--requests must be a whole number, got 'many'"),
+        (["generate", "new.csv", "--rate", "fast"], "--rate must be a rate such as 1000/s, got 'fast'"),
+        (["generate", "new.csv", "--rate", "0/s"], "--rate must be between 1e-6 and 1e9, got 0.0"),
+        (["generate", "new.csv", "--p50", "70ms"], "--p75 must be >= the median (70 ms), got 60 ms"),
+        (["generate", "new.csv", "--never", "2"], "--never must be between 0 and 1, got 2.0"),
+        (["generate", "new.csv", "--never", "few"], "--never must be a share between 0 and 1, got 'few'"),
+        (["generate", "new.csv", "--seed", "-1"], "--seed must be >= 0, got -1"),
+        (["generate", "new.csv", "--p75", "100000s"],
+         "--p75 must be so near the median (20 ms) that all latencies fit in 64 bits, got 1e+08 ms"),
+        (["generate", ""], "OUT must end in .csv or .csv.gz, got ''"),
+        (["generate", "new.parquet"], "OUT must end in .csv or .csv.gz, got 'new.parquet'"),
+        (["fly"], "COMMAND must be among generate, replay, bench, got 'fly'"),
+        (["replay", "t.csv", "--unit", "h"], "--unit must be among ns, us, ms, s, got 'h'"),
+        (["replay", "t.csv", "--core", "rust"], "--core must be among cython, python, got 'rust'"),
         (["replay", "t.csv", "--timeout"], "--timeout: expected one argument"),
     ],
 )
-def test_argparse_itself_says_it_in_one_line(refused, argv, start):
-    """No usage before it."""
-    assert refused(*argv).startswith(start)
+def test_bad_arguments_get_one_line(here, refused, argv, line):
+    """The option as it was typed, or the file, then the rule and the value seen."""
+    (here / "t.csv").write_text(GOOD)
+    (here / "folder").mkdir()
+    (here / "link.html").symlink_to("new.csv")
+    assert refused(*argv) == line
 
 
 @pytest.mark.parametrize(
@@ -269,7 +275,7 @@ def test_a_missing_core_gets_one_line(here, refused, monkeypatch):
     (here / "t.csv").write_text(GOOD)
     monkeypatch.setitem(sys.modules, "tickwheel._replay", None)
     assert refused("replay", "t.csv", "--core", "cython") == (
-        "core must be python where no extension is installed, got 'cython'"
+        "--core must be python where no extension is installed, got 'cython'"
     )
 
 
@@ -332,7 +338,7 @@ def test_results_replace_what_was_there(here):
     (here / "t.csv").write_text(GOOD)
     (here / "real.csv").write_text("old")
     (here / "link.csv").symlink_to("real.csv")
-    for name in ("link.csv", "link.csv", os.devnull):
+    for name in ("link.csv", "link.csv", os.devnull):   # a device needs no suffix
         assert main(["replay", "t.csv", "--outcomes", name]) == 0
     assert (here / "link.csv").is_symlink()
     assert (here / "real.csv").read_text() == "row,outcome,fire_ms\n1,completed,\n2,expired,203\n"
@@ -350,6 +356,28 @@ def test_help_and_version_end_well(capsys):
         out, err = capsys.readouterr()
         assert out.startswith("usage: tickwheel")
         assert err == ""
+
+
+@pytest.mark.parametrize("command", ["generate", "replay", "bench"])
+def test_help_says_of_each_option_what_it_takes_and_its_default(command):
+    """No option without a line; quantities by their kind, not by the option's name again."""
+    (commands,) = (action.choices for action in _parser()._actions if action.choices)
+    options = [action for action in commands[command]._actions if action.option_strings]
+    assert len(options) >= 6
+    for option in options:
+        if option.dest != "help":
+            assert re.fullmatch(r"\w.+ \(default:? .+\)", option.help), option.option_strings
+        kind = {duration_ns: "DURATION", rate_per_s: "RATE", whole: "N"}.get(option.type)
+        assert kind is None or option.metavar == kind
+
+
+def test_the_help_of_bench_says_what_there_is_to_choose_from(capsys):
+    """Operations and peers, by the names that --only and --peers take."""
+    assert main(["bench", "--help"]) == 0
+    out = capsys.readouterr().out
+    operations, peers = out[out.index("operations:"):].split("peers:")
+    assert set(OPERATIONS) <= set(re.split(r"[\s,]+", operations))
+    assert [line.split()[0] for line in peers.strip().splitlines()] == list(PEER_NAMES)
 
 
 def command(*argv, **options):
@@ -382,6 +410,44 @@ def test_a_full_disk_gets_one_line(here):
     with open("/dev/full", "w") as full, command("replay", "t.csv", stdout=full) as process:
         assert process.stderr.read() == b"tickwheel: No space left on device\n"
     assert process.returncode == 2
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize("argv", [
+    ["generate", "/dev/full"],
+    ["replay", "t.csv", "--outcomes", "/dev/full"],
+    ["replay", "t.csv", "--report", "/dev/full"],
+])
+def test_a_file_on_a_full_disk_is_named(here, refused, argv):
+    """The system does not say which of the files it is; we do."""
+    if "--report" in argv:
+        pytest.importorskip("matplotlib")
+    (here / "t.csv").write_text(GOOD)
+    assert refused(*argv) == "/dev/full: No space left on device"
+
+
+@pytest.mark.parametrize(("argv", "name"), [
+    (["generate", "big.csv"], "big.csv"),
+    (["replay", "t.csv", "--outcomes", "o.csv"], "o.csv"),
+    (["replay", "t.csv", "--outcomes", "o.csv.gz"], "o.csv.gz"),
+    (["replay", "t.csv", "--outcomes", "o.parquet"], "o.parquet"),
+    (["replay", "t.csv", "--report", "r.html"], "r.html"),
+])
+def test_a_write_error_names_the_file_that_was_asked_for(here, argv, name):
+    """Not its hidden neighbour, which is gone; in the midst of the work or at its end."""
+    resource = pytest.importorskip("resource")
+    if name == "o.parquet":
+        pytest.importorskip("pyarrow")
+    if name == "r.html":
+        pytest.importorskip("matplotlib")
+    (here / "t.csv").write_text(HEADER + "".join(f"{i},\n" for i in range(5000)))
+    before = set(here.iterdir())
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    limit = functools.partial(resource.setrlimit, resource.RLIMIT_FSIZE, (1000, hard))
+    with command(*argv, preexec_fn=limit) as process:
+        assert process.stderr.read().decode() == f"tickwheel: {name}: File too large\n"
+    assert process.returncode == 2
+    assert set(here.iterdir()) == before
 
 
 def test_control_c_leaves_nothing_behind(here):

@@ -66,10 +66,11 @@ def test_times_are_in_order_and_whole_microseconds():
         ({"seed": -1}, "seed must be >= 0, got -1"),
         ({"rate_per_s": 0.0}, "rate_per_s must be between 1e-6 and 1e9, got 0.0"),
         ({"rate_per_s": float("nan")}, "rate_per_s must be between 1e-6 and 1e9, got nan"),
-        ({"p50_ms": 0}, "p50_ms must be > 0, got 0"),
-        ({"p50_ms": 70}, "p75_ms must be >= p50_ms (70), got 60.0"),
-        ({"p75_ms": float("inf")}, "p75_ms must be >= p50_ms (20), got inf"),
-        ({"p75_ms": 1e9}, "p75_ms must be near enough to p50_ms for 64 bits, got 1000000000.0"),
+        ({"p50_ms": 0}, "p50_ms must be > 0 ms, got 0 ms"),
+        ({"p50_ms": 70}, "p75_ms must be >= the median (70 ms), got 60 ms"),
+        ({"p75_ms": float("inf")}, "p75_ms must be >= the median (20 ms), got inf ms"),
+        ({"p75_ms": 1e9},
+         "p75_ms must be so near the median (20 ms) that all latencies fit in 64 bits, got 1e+09 ms"),
         ({"never": 1.5}, "never must be between 0 and 1, got 1.5"),
     ],
 )
@@ -82,7 +83,8 @@ def test_bad_parameters_are_refused_at_once(parameters, message):
 def test_a_trace_too_long_for_64_bits_is_refused():
     """It says so when it gets there."""
     requests = generate(100_000, rate_per_s=1e-6)
-    with pytest.raises(ValueError, match="rate_per_s must be higher for 100000 requests: its times pass"):
+    message = "rate_per_s must be high enough for the times of 100000 requests to fit in 64 bits, got 1e-06$"
+    with pytest.raises(ValueError, match=message):
         all(completion <= MAX_NS for _, completion in requests)
 
 
@@ -115,10 +117,3 @@ def test_a_trace_is_written_whole_or_not_at_all(tmp_path):
         write_trace(str(path), failing())
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_name_that_would_be_read_otherwise_is_refused(tmp_path):
-    """CSV in a file called .parquet helps nobody."""
-    with pytest.raises(ValueError, match=r"must end in \.csv or \.csv\.gz, got"):
-        write_trace(str(tmp_path / "trace.parquet"), generate(1))
-    assert list(tmp_path.iterdir()) == []

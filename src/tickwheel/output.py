@@ -7,7 +7,12 @@ import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import IO, cast
+from typing import IO, Any, cast
+
+
+def is_device(path: str) -> bool:
+    """Whether something is there that is no regular file: a pipe, /dev/stdout, a folder."""
+    return os.path.exists(path) and not os.path.isfile(path)
 
 
 @contextmanager
@@ -15,25 +20,24 @@ def whole_file(path: str) -> Iterator[IO[bytes]]:
     """A binary file that takes the place of `path` when the block ends, and never if it raises.
 
     Until then its bytes are in a hidden neighbour. A device or a pipe is written directly.
-    OSError names `path`.
+    OSError names `path`, whether it cannot be opened, written or put in place.
     """
-    if os.path.exists(path) and not os.path.isfile(path):
+    if is_device(path):
         # Renaming over /dev/null would replace the device; a directory refuses to be opened.
-        with open(path, "wb") as device:
+        with io.BufferedWriter(_NamedFile(path, "wb", path)) as device:
             yield device
         return
     target = os.path.realpath(path)     # a link stays a link
     folder, name = os.path.split(target)
     neighbour = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.part")
     try:
-        with open(neighbour, "xb") as file:
+        with io.BufferedWriter(_NamedFile(neighbour, "xb", path)) as file:
             yield file
-        os.replace(neighbour, target)
-    except BaseException as error:
+        with _naming(path):
+            os.replace(neighbour, target)
+    except BaseException:
         with suppress(OSError):         # it may not have come that far
             os.unlink(neighbour)
-        if isinstance(error, OSError) and error.filename == neighbour:
-            raise type(error)(error.errno, error.strerror, path) from None
         raise
 
 
@@ -47,3 +51,28 @@ def whole_text(path: str) -> Iterator[IO[str]]:
         packed = gzip.GzipFile("", "wb", 6, file, mtime=0) if path.endswith(".gz") else file
         with io.TextIOWrapper(cast(IO[bytes], packed), encoding="utf-8", newline="") as text:
             yield text
+
+
+class _NamedFile(io.FileIO):
+    """A raw file whose errors name the file that was asked for: of a full disk the system names none."""
+
+    def __init__(self, file: str, mode: str, name: str) -> None:
+        self._asked_for = name
+        with _naming(name):
+            super().__init__(file, mode)
+
+    def write(self, data: Any) -> int:
+        with _naming(self._asked_for):
+            return super().write(data)
+
+    def close(self) -> None:
+        with _naming(self._asked_for):
+            super().close()
+
+
+@contextmanager
+def _naming(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from None

@@ -18,7 +18,6 @@ from collections.abc import Iterable, Iterator
 from random import Random
 
 from tickwheel.output import whole_text
-from tickwheel.trace.rows import file_format
 from tickwheel.units import MAX_NS, NEVER, from_ns
 
 UPPER_QUARTILE = 0.6744897501960817     # of the standard normal distribution
@@ -41,13 +40,14 @@ def generate(
     _check("requests", requests, ">= 0", requests >= 0)
     _check("seed", seed, ">= 0", seed >= 0)
     _check("rate_per_s", rate_per_s, "between 1e-6 and 1e9", 1e-6 <= rate_per_s <= 1e9)
-    _check("p50_ms", p50_ms, "> 0", 0 < p50_ms < math.inf)
-    _check("p75_ms", p75_ms, f">= p50_ms ({p50_ms:g})", p50_ms <= p75_ms < math.inf)
+    _check("p50_ms", f"{p50_ms:g} ms", "> 0 ms", 0 < p50_ms < math.inf)
+    _check("p75_ms", f"{p75_ms:g} ms", f">= the median ({p50_ms:g} ms)", p50_ms <= p75_ms < math.inf)
     _check("never", never, "between 0 and 1", 0 <= never <= 1)
     mu = math.log(p50_ms * 1e6)
     sigma = math.log(p75_ms / p50_ms) / UPPER_QUARTILE
     longest = math.log(MAX_NS)
-    _check("p75_ms", p75_ms, "near enough to p50_ms for 64 bits", mu + FARTHEST * sigma < longest)
+    near = f"so near the median ({p50_ms:g} ms) that all latencies fit in 64 bits"
+    _check("p75_ms", f"{p75_ms:g} ms", near, mu + FARTHEST * sigma < longest)
     return _requests(requests, Random(seed), 1e9 / rate_per_s, mu, sigma, never)
 
 
@@ -61,14 +61,13 @@ def _requests(
         deviate = math.sqrt(-2.0 * math.log(1.0 - draw())) * math.cos(math.tau * draw())
         completion = clock + round(math.exp(mu + sigma * deviate))
         if completion > MAX_NS:
-            raise ValueError(f"rate_per_s must be higher for {requests} requests: its times pass 64 bits")
+            rule = f"high enough for the times of {requests} requests to fit in 64 bits"
+            raise ValueError(f"rate_per_s must be {rule}, got {1e9 / gap:g}")
         yield clock // 1000 * 1000, NEVER if draw() < never else completion // 1000 * 1000
 
 
 def write_trace(path: str, requests: Iterable[tuple[int, int]]) -> None:
     """A CSV file (.gz by its name) that `Trace(path)` reads, whole or not at all."""
-    if file_format(path) != "csv":
-        raise ValueError(f"a trace is written as CSV: its name must end in .csv or .csv.gz, got {path!r}")
     with whole_text(path) as file:
         file.write("request_id,arrival_ms,completion_ms\n")
         file.writelines(
@@ -77,6 +76,6 @@ def write_trace(path: str, requests: Iterable[tuple[int, int]]) -> None:
         )
 
 
-def _check(name: str, value: float, rule: str, holds: bool) -> None:
+def _check(name: str, value: object, rule: str, holds: bool) -> None:
     if not holds:
         raise ValueError(f"{name} must be {rule}, got {value}")

@@ -56,6 +56,7 @@ class PeriodicTask(RoutedTask):
         missed = now + 1e-9  # what is due on this tick counts as now (R1)
         if self._missed == "skip" and self._base + self._runs * self._interval <= missed:
             self._runs = int((missed - self._base) / self._interval)
-            while self._base + self._runs * self._interval <= missed:  # once, or twice: the quotient is rounded
+            # Once, or twice: the quotient is rounded.
+            while self._base + self._runs * self._interval <= missed:
                 self._runs += 1
         self._when = self._base + self._runs * self._interval

@@ -2,10 +2,10 @@
 
     schedule    N operations, while the pending timers grow from N/2 to 3N/2; the first batch of
                 a process into new memory, page faults contained, the next into what it kept
-    cancel      N of 3N/2 in random order, handle dropped: what frees its timer does so here
+    cancel      N of 3N/2 in random order: the call; the handles are dropped when the clock stands
     cancel-hot  those scheduled last, the latest first; N stay
-    churn       cancel a random one, drop its handle, schedule another: N stay; half a turnover
-                is done before the clock starts
+    churn       cancel a random one, schedule another, drop the first's handle: N stay; half a
+                turnover is done before the clock starts
     expire      all N, due within the last second, their handles dropped: a loop that comes late
     memory      growth of the process's resident memory, while N are made; the handles' list apart
 
@@ -20,7 +20,6 @@ import gc
 import os
 import random
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -59,14 +58,11 @@ STEPS = {
     workload.shuffle(handles)
     cancelled, handles = handles[:n], handles[n:]
     for chunk in workload.chunks(cancelled):
-        operations = len(chunk)
         begin = clock()
         for handle in chunk:
             {cancel}
-        del handle
-        chunk.clear()
         yield
-        record(clock() - begin, operations)
+        record(clock() - begin, len(chunk))
     handles += cancelled
 """ + EMPTY),
     "cancel-hot": (1.0, FILL + """
@@ -79,27 +75,25 @@ STEPS = {
         begin = clock()
         for handle in chunk:
             {cancel}
-        del handle
-        chunk.clear()
         yield
         record(clock() - begin, len(delays))
 """ + EMPTY),
     "churn": (1.0, FILL + """
     for count, measured in (n // 2, False), (n, True):
+        # Shuffled and then walked in order: the list is read ahead, so what is missed in the caches is
+        # the timers' own memory. `delays` first: a place taken at their end would be skipped.
         workload.shuffle(handles)
-        handles = deque(handles)
-        take, keep = handles.popleft, handles.append
+        places = iter(range(n))
         for delays in workload.chunks(workload.delays(count)):
             begin = clock()
-            for delay in delays:
-                handle = take()
+            for delay, i in zip(delays, places):
+                handle = handles[i]
                 {cancel}
                 {schedule}
-                keep(handle)
+                handles[i] = handle
             yield
             if measured:
                 record(clock() - begin, len(delays))
-        handles = list(handles)
 """ + EMPTY),
     "expire": (0.0, """
     for delay in workload.soon():
@@ -199,7 +193,7 @@ def _steps(
         "finished": finished, "finish": lambda: finished.append(True),
         "pending": peer.pending, "lives_on": peer.lives_on,
         "clock": time.process_time_ns, "wall_clock": time.perf_counter_ns,
-        "monotonic": time.monotonic, "sleep": time.sleep, "deque": deque,
+        "monotonic": time.monotonic, "sleep": time.sleep,
         "collect": gc.collect, "resident_bytes": resident_bytes,
     }
     source = f"def steps({', '.join(names)}):" + body.format(

@@ -1,6 +1,6 @@
 """What a run says: ratios to this core, where it loses, and the targets."""
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tickwheel.bench import bulk
 from tickwheel.bench.cell import Cell
@@ -14,10 +14,11 @@ CAVEATS = (
     "but what that does to the caches is.",
     "The first batch of a process grows into new memory, the next ones into what the process kept: at 1e6 "
     "there is only the first, below it is one of several, and seen in the highest.",
-    "The loop that measures is contained in every figure; the row `empty-loop` says what it costs.",
+    "The loop that measures is contained in every figure; the row `empty-loop` says what it costs. Targets "
+    "are judged by figures with it, and shown net of it as well.",
     "schedule, cancel and churn have N timers pending on average, due in 30 to 60 s, in random order; cancel "
-    "drops the handle and frees what it frees; expire has all N due within a second, found by a loop that "
-    "comes late; the callback is empty.",
+    "is the call, its handle is dropped outside the timing, in churn inside; expire has all N due within a "
+    "second, found by a loop that comes late; the callback is empty.",
     "A chunk of 1,000 operations is timed with one turn of the peer's loop. A real loop turns more often, "
     "and then costs more.",
     "gevent's timers read the loop's cached time, which is free and may be old; the others read the clock.",
@@ -96,6 +97,20 @@ def losses(known: Mapping[Cell, float]) -> list[tuple[Cell, float]]:
     )
 
 
-def targets_seen(known: Mapping[Cell, float]) -> list[tuple[Target, float]]:
-    """The targets whose cells were measured, and what was seen."""
-    return [(target, seen) for target in TARGETS if (seen := target.seen(known)) is not None]
+def net_of_loop(known: Mapping[Cell, float]) -> dict[Cell, float]:
+    """The figures less the measuring loop's, where that was measured; a batch of the table has no loop."""
+    return {
+        cell: figure - loop
+        for cell, figure in known.items()
+        if cell.peer != bulk.NAME
+        and (loop := known.get(replace(cell, peer=EmptyLoop.name))) is not None
+        and figure > loop
+    }
+
+
+def targets_seen(known: Mapping[Cell, float]) -> list[tuple[Target, float, float | None]]:
+    """The targets whose cells were measured, what was seen, which decides, and the same net of the loop."""
+    net = net_of_loop(known)
+    return [
+        (target, seen, target.seen(net)) for target in TARGETS if (seen := target.seen(known)) is not None
+    ]

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from tickwheel._core import IMPLEMENTATION
 from tickwheel.extras import MissingExtra
@@ -22,10 +22,15 @@ INTERRUPTED = 130
 
 
 class Parser(argparse.ArgumentParser):
-    """Says in one line what is wrong, without the usage."""
+    """Says in one line what is wrong, without the usage: argument, rule, value seen."""
 
     def error(self, message: str) -> NoReturn:
-        raise ValueError(message.removeprefix("argument "))
+        raise ValueError(message.removeprefix("argument ").replace(": must ", " must ", 1))
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        # argparse's own words differ from version to version.
+        if action.choices is not None and value not in action.choices:
+            raise argparse.ArgumentError(action, f"must be among {', '.join(action.choices)}, got {value!r}")
 
 
 class ShowVersion(argparse.Action):
@@ -53,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error.filename is None:      # perhaps from stdout itself: its disk is full
             _abandon_stdout()
         problem = error.strerror or str(error)
-        return _bad_input(problem if error.filename is None else f"{error.filename}: {problem}")
+        return _bad_input(problem if error.filename is None else f"{error.filename or repr('')}: {problem}")
     except (ValueError, MissingExtra, MemoryError) as error:
         return _bad_input(str(error) or "out of memory")
 

@@ -8,7 +8,7 @@ from typing import Any
 from tickwheel.bench.cell import Cell
 from tickwheel.bench.results import CAVEATS, THIS, losses, medians, ratio, targets_seen
 from tickwheel.bench.runner import Row
-from tickwheel.cli.bench_text import about, packages, unit
+from tickwheel.cli.bench_text import NET, about, packages, unit
 from tickwheel.report import Report, new_figure
 
 COLOURS = 10    # in matplotlib's cycle
@@ -30,10 +30,10 @@ class BenchPage:
         report.table("Contenders", [("name", "what it is"), *((name, about(name)) for name in names)])
         if seen := targets_seen(known):
             report.table("Targets, GC off", [
-                ("target", "seen", ""),
+                ("target", "seen", "", NET),
                 *(
-                    (str(target), value, "holds" if target.holds(value) else "fails")
-                    for target, value in seen
+                    (str(target), value, "holds" if target.holds(value) else "fails", net)
+                    for target, value, net in seen
                 ),
             ])
         if beaten := losses(known):

@@ -1,7 +1,7 @@
 """What `tickwheel bench` prints: the machine, the caveats, a table an operation, the losses, the targets."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from typing import Any
@@ -13,6 +13,8 @@ from tickwheel.bench.results import CAVEATS, THIS, losses, medians, ratio, targe
 from tickwheel.bench.runner import Row
 from tickwheel.machine import machine
 
+NET = "net of the measuring loop"
+
 
 def heading(rows: Sequence[Row]) -> str:
     """The core and the machine in one line; then what to keep in mind, and who takes part."""
@@ -23,8 +25,13 @@ def heading(rows: Sequence[Row]) -> str:
         "",
         *(f"- {caveat}" for caveat in CAVEATS),
         "",
-        *(f"{name:<18}{about(name)}" for name in names),
+        *contenders(names),
     ))
+
+
+def contenders(names: Iterable[str]) -> Iterator[str]:
+    """A line each: its name, and what it is."""
+    return (f"{name:<18}{about(name)}" for name in names)
 
 
 def packages(rows: Sequence[Row]) -> list[str]:
@@ -58,8 +65,8 @@ def as_json(rows: Sequence[Row], rounds: int) -> dict[str, Any]:
             for row in rows
         ],
         "targets": [
-            {"target": str(target), "seen": seen, "holds": target.holds(seen)}
-            for target, seen in targets_seen(known)
+            {"target": str(target), "seen": seen, "holds": target.holds(seen), "net_of_loop": net}
+            for target, seen, net in targets_seen(known)
         ],
     }
 
@@ -103,6 +110,7 @@ def _targets(known: dict[Cell, float]) -> Iterator[str]:
     seen = targets_seen(known)
     if seen:
         yield ""
-        yield "Targets, GC off"
-        for target, value in seen:
-            yield f"  {'holds' if target.holds(value) else 'FAILS':<7}{value:>9.2f}   {target}"
+        yield f"Targets, GC off{'seen':>11}{NET:>28}   target"
+        for target, value, net in seen:
+            beside = "-" if net is None else f"{net:.2f}"
+            yield f"  {'holds' if target.holds(value) else 'FAILS':<13}{value:>11.2f}{beside:>28}   {target}"

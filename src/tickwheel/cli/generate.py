@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from tickwheel.cli.progress import Show, progress
-from tickwheel.cli.quantities import duration_ns, rate_per_s, share, whole
+from tickwheel.cli.quantities import duration_ns, file_ending_in, rate_per_s, share, whole
+from tickwheel.cli.wording import speaking_of
 
 SHOW_EVERY = 10_000     # requests
 
@@ -19,17 +20,25 @@ def add_parser(subparsers: _SubParsersAction[Any]) -> None:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("out", metavar="OUT", help="the file to write: CSV, gzip if it ends in .gz")
-    add("--requests", type=whole, default=100_000, metavar="N", help="how many (default 100000)")
-    add("--seed", type=whole, default=1, metavar="N", help="another seed, another trace (default 1)")
-    add("--rate", type=rate_per_s, default="1000/s", help="of arrivals (default 1000/s)")
-    add("--p50", type=duration_ns, default="20ms", help="the median latency (default 20ms)")
-    add("--p75", type=duration_ns, default="60ms", help="its upper quartile (default 60ms)")
-    add("--never", type=share, default=0.0, metavar="SHARE",
-        help="share of the requests that are never completed (default 0)")
+    add("out", metavar="OUT", type=file_ending_in(".csv", ".csv.gz"),
+        help="the file to write: CSV, gzip if it ends in .gz")
+    add("--requests", type=whole, default=100_000, metavar="N", help="how many (default %(default)s)")
+    add("--seed", type=whole, default=1, metavar="N",
+        help="another seed, another trace (default %(default)s)")
+    add("--rate", type=rate_per_s, default="1000/s", metavar="RATE",
+        help="of arrivals, such as 1000/s (default %(default)s)")
+    add("--p50", type=duration_ns, default="20ms", metavar="DURATION",
+        help="the median latency, such as 20ms (default %(default)s)")
+    add("--p75", type=duration_ns, default="60ms", metavar="DURATION",
+        help="its upper quartile, not below --p50 (default %(default)s)")
+    add("--never", type=share, default=0, metavar="SHARE",
+        help="share of the requests that are never completed, 0 to 1 (default %(default)s)")
     parser.set_defaults(run=run)
 
 
+@speaking_of(
+    requests="--requests", seed="--seed", rate_per_s="--rate", p50_ms="--p50", p75_ms="--p75", never="--never"
+)
 def run(args: Namespace) -> int:
     from tickwheel.workload import generate, write_trace
 

@@ -10,7 +10,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from tickwheel.cli.progress import Show, progress
-from tickwheel.cli.quantities import column_value, duration_ns, whole
+from tickwheel.cli.quantities import column_value, duration_ns, file_ending_in, whole
+from tickwheel.cli.wording import speaking_of
 from tickwheel.units import UNITS, from_ns
 
 if TYPE_CHECKING:
@@ -30,24 +31,28 @@ def add_parser(subparsers: _SubParsersAction[Any]) -> None:
     )
     add = parser.add_argument
     add("trace", metavar="TRACE", help="CSV or JSON lines (.jsonl), also .gz, or .parquet")
-    add("--arrival", default="arrival_ms", metavar="COL", help="time of arrival (default arrival_ms)")
+    add("--arrival", default="arrival_ms", metavar="COL", help="time of arrival (default %(default)s)")
     add("--completion", default="completion_ms", metavar="COL",
-        help="time of completion, empty where there was none (default completion_ms)")
+        help="time of completion, empty where there was none (default %(default)s)")
     add("--unit", choices=UNITS, help="of both columns (default: as their names end)")
-    add("--timeout", type=duration_ns, default="200ms", help="of each request (default 200ms)")
-    add("--tick", type=duration_ns, default="1ms", help="the unit of the wheel's time (default 1ms)")
-    add("--wheel-size", type=whole, default=512, metavar="N", help="buckets a wheel (default 512)")
+    add("--timeout", type=duration_ns, default="200ms", metavar="DURATION",
+        help="of each request, such as 200ms or 1s (default %(default)s)")
+    add("--tick", type=duration_ns, default="1ms", metavar="DURATION",
+        help="the unit of the wheel's time, such as 1ms (default %(default)s)")
+    add("--wheel-size", type=whole, default=512, metavar="N", help="buckets a wheel (default %(default)s)")
     add("--where", type=column_value, action="append", default=[], metavar="COL=VALUE",
-        help="only rows whose column has this value; an empty one means null (repeatable)")
+        help="only rows whose column has this value, an empty one for null; repeatable (default: all)")
     add("--id", metavar="COL", help="names the requests in --outcomes (default: their row numbers)")
-    add("--core", choices=("cython", "python"), help="(default: the one in use)")
-    add("--json", action="store_true", help="print one JSON object")
-    add("--outcomes", metavar="FILE",
-        help="write each request's outcome and fire time: CSV, also .gz, or .parquet")
-    add("--report", metavar="FILE", help="write an HTML report with plots")
+    add("--core", choices=("cython", "python"), help="which core replays it (default: the one in use)")
+    add("--json", action="store_true", help="print one JSON object (default: text)")
+    add("--outcomes", type=file_ending_in(".csv", ".csv.gz", ".parquet"), metavar="FILE",
+        help="write each request's outcome and fire time to this .csv, .csv.gz or .parquet (default: none)")
+    add("--report", type=file_ending_in(".html", ".htm"), metavar="FILE",
+        help="write a page with plots to this .html (default: none)")
     parser.set_defaults(run=run)
 
 
+@speaking_of(wheel_size="--wheel-size", core="--core", unit="--unit", id="--id")
 def run(args: Namespace) -> int:
     from tickwheel.cli.replay_page import ReplayPage
     from tickwheel.output import whole_text

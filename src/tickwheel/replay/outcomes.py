@@ -11,7 +11,6 @@ from decimal import Decimal
 from tickwheel.extras import require
 from tickwheel.output import whole_file, whole_text
 from tickwheel.trace import Chunk
-from tickwheel.trace.rows import file_format
 from tickwheel.units import NEVER, UNITS, from_ns
 
 UNDECIDED = -(2**63)
@@ -68,19 +67,17 @@ Write = Callable[[Outcomes], None]
 
 @contextmanager
 def outcome_file(path: str, *, id: str | None, unit: str) -> Iterator[Write]:
-    """A function that writes outcomes to `path`: CSV (.gz by its name) or .parquet.
+    """A function that writes outcomes to `path`: Parquet if it ends in .parquet, else CSV (.gz by its name).
 
     One row a request: its row number or its `id`, `outcome` (completed or expired) and
     `fire_<unit>`, exact, empty where it completed. Whole or not at all.
     """
-    kind = file_format(path)
-    if kind == "json":
-        raise ValueError(f"outcomes are written as CSV or Parquet: the name must say so, got {path!r}")
     label = "row" if id is None else id
     columns = (label, "outcome", f"fire_{unit}")
     if label in columns[1:]:
         raise ValueError(f"id must not be named like another column of the outcomes, got {id!r}")
-    with _parquet(path, columns, id, unit) if kind == "parquet" else _csv(path, columns, unit) as write:
+    packed = path.endswith(".parquet")
+    with _parquet(path, columns, id, unit) if packed else _csv(path, columns, unit) as write:
         yield write
 
 
