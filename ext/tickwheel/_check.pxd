@@ -5,6 +5,16 @@ from tickwheel._bucket cimport UNSET, Bucket, Node, bucket_is_empty
 from tickwheel._bucketheap cimport BucketHeap, heap_before
 from tickwheel._levels cimport Level, Levels, level_bucket, level_floor
 
+cdef extern from *:
+    """
+    #ifdef TICKWHEEL_DEBUG
+    #define TW_CHECKED 256      /* a check looks at all tasks: not after each step of a million */
+    #else
+    #define TW_CHECKED 0
+    #endif
+    """
+    const int64_t CHECKED "TW_CHECKED"      # a debug build checks itself after each step with fewer tasks
+
 
 cdef inline const char* list_check(const Bucket* bucket, int64_t* length) noexcept nogil:
     """NULL when the links are mutual (I5); adds to `length`."""

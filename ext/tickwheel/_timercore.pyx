@@ -16,7 +16,7 @@ from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint32_t
 from tickwheel._bucket cimport (
     Bucket, Node, bucket_append, bucket_init, bucket_is_empty, bucket_take_all, node_unlink,
 )
-from tickwheel._check cimport levels_check, list_check
+from tickwheel._check cimport CHECKED, levels_check, list_check
 from tickwheel._histogram cimport HISTOGRAM_SIZE, histogram_add
 from tickwheel._levels cimport (
     DUE, NO_MEMORY, Insertion, Levels, levels_advance, levels_free, levels_init, levels_insert,
@@ -240,6 +240,8 @@ cdef class TimerCore(WheelCore):
                 if errand != NO_LEVEL:
                     self.pending += 1
                     Py_INCREF(task)     # the list's (I6)
+        if self.pending < CHECKED:
+            self.check()
         if tw_rare(errand != NOTHING):
             self.carry_out(task, errand)
         return 0
@@ -271,6 +273,8 @@ cdef class TimerCore(WheelCore):
             task.flags &= ~(RUNNING | MOVED)
             _call, task.call = task.call, None
         Py_DECREF(task)
+        if self.pending < CHECKED:
+            self.check()
         if tw_rare(self.on_idle is not None):
             self.idle_check()
         return True
@@ -302,6 +306,8 @@ cdef class TimerCore(WheelCore):
                         self.queued -= 1
                     node_unlink(&task.node)
                     errand = self.hand(task) if delay <= 0 else self.link(task, deadline)
+        if self.pending < CHECKED:
+            self.check()
         if tw_rare(errand != NOTHING):
             self.carry_out(task, errand)
         if tw_rare(self.on_idle is not None):
@@ -330,6 +336,8 @@ cdef class TimerCore(WheelCore):
             fed = False
             with cython.critical_section(self):
                 moved = 0 if self.closed_ else self.expire(now, &more, &fed)
+            if self.pending < CHECKED:
+                self.check()
             if fed:
                 self.queue.feed()
             if self.tickets:

@@ -8,7 +8,7 @@ from libc.stdint cimport INT64_MAX, int64_t
 from tickwheel._bucket cimport (
     Bucket, bucket_append, bucket_init, bucket_is_empty, node_unlink,
 )
-from tickwheel._check cimport levels_check, list_check
+from tickwheel._check cimport CHECKED, levels_check, list_check
 from tickwheel._levels cimport (
     DUE, INSERTED, NO_MEMORY, Insertion, levels_advance, levels_free, levels_init,
     levels_insert, levels_next_expiration,
@@ -189,6 +189,8 @@ cdef class TimingWheel:
                 Py_INCREF(task)
             else:
                 unclaim(task, before)
+        if core.pending < CHECKED:
+            self._check()
         if insertion == NO_MEMORY:
             raise MemoryError("no memory for a coarser wheel")
         return insertion == INSERTED
@@ -232,6 +234,8 @@ cdef class TimingWheel:
                 tasks.append(task)
                 wanted -= 1
                 task = core.expire() if wanted > 0 else None
+        if core.pending < CHECKED:
+            self._check()
         return tasks
 
     def next_expiration(self):
