@@ -3,6 +3,7 @@
 What a table saves says in which bucket each timer is, so both cores show their levels through it.
 """
 
+import random
 import struct
 from array import array
 
@@ -211,3 +212,20 @@ def test_the_check_names_what_is_broken(broken, damage):
     damage(levels, nodes)
     with pytest.raises(AssertionError, match=broken):
         levels.check()
+
+
+@pytest.mark.parametrize("wheel_size", [2, 3, 8])
+def test_the_heap_holds_no_more_than_the_buckets(wheel_size):
+    """However many come and go, the bucket heap stays within levels x wheel size."""
+    levels, rng = Levels(wheel_size, 0), random.Random(wheel_size)
+    due, most = Bucket(), 0
+    for _ in range(20_000):
+        node = Node(levels.time + rng.randrange(1, 500))
+        levels.insert(node)
+        if rng.random() < 0.6:
+            node.unlink()
+        if rng.random() < 0.1:
+            levels.advance(levels.time + rng.randrange(50), due, 10**9)
+        most = max(most, len(levels.heap))
+        assert len(levels.heap) <= len(levels.levels) * wheel_size
+    assert most > wheel_size

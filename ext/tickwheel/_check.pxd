@@ -34,6 +34,8 @@ cdef inline const char* heap_check(Levels* levels) noexcept nogil:
     cdef BucketHeap* heap = &levels.heap
     cdef Py_ssize_t i, visited = 0
     cdef int64_t k, j
+    if heap.size > levels.count * levels.wheel_size:
+        return "I1: the heap holds no more buckets than there are"
     for i in range(1, heap.size):
         if heap_before(heap.entries[i].expiration, heap.entries[i].bucket, &heap.entries[(i - 1) >> 1]):
             return "I1: a bucket in the heap expires after its parent"

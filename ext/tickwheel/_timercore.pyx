@@ -24,8 +24,8 @@ from tickwheel._levels cimport (
 )
 from tickwheel._ready cimport BURST, PeriodicTask, ReadyQueue, RoutedTask
 from tickwheel._task cimport (
-    CANCELLED, ELSEWHERE, FIRED, MOVED, PENDING, PERIODIC, QUEUED, ROUTED, RUNNING, Call, TimerTask, is_linked,
-    task_of,
+    CANCELLED, ELSEWHERE, FIRED, MOVED, PENDING, PERIODIC, QUEUED, ROUTED, RUNNING, Call, TimerTask,
+    is_linked, task_of,
 )
 from tickwheel._ticks cimport Grid, deadline_tick, estimate, now_tick, tw_monotonic
 from tickwheel._wheel cimport WheelCore, checked_size, release
@@ -531,7 +531,7 @@ cdef class TimerCore(WheelCore):
         self.forked = True
 
     def attach(self, wake, on_idle):
-        """Who is to be woken when something nearer comes, and told when no callback runs or waits any more."""
+        """Who is to be woken when something nearer comes, and told when no callback runs or waits."""
         cdef object _before     # DECREF after the section
         with cython.critical_section(self):
             _before = self.wake, self.on_idle
@@ -631,6 +631,7 @@ cdef class TimerCore(WheelCore):
         cdef double first = now
         cdef double last = now
         cdef int64_t size = checked_size(wheel_size)
+        cdef int64_t start
         cdef bint closed
         cdef bint memory = False
         if self.forked:
@@ -639,8 +640,9 @@ cdef class TimerCore(WheelCore):
         with cython.critical_section(self):
             closed = self.closed_
             self.pending_range(&first, &last)
-            # From just before the first of them, so that all are linked and come in the order of their ticks (R2).
-            if not closed and levels_init(&fresh, size, min(now_tick(now, &grid), deadline_tick(first, &grid) - 1)):
+            # From just before the first, so that all are linked and come in the order of their ticks (R2).
+            start = min(now_tick(now, &grid), deadline_tick(first, &grid) - 1)
+            if not closed and levels_init(&fresh, size, start):
                 memory = levels_reserve(&fresh, deadline_tick(last, &grid))
                 if not memory:
                     levels_free(&fresh)

@@ -273,6 +273,8 @@ class Levels(Generic[N]):
         heap = self.heap
         held = {id(bucket) for _, _, bucket in heap}
         assert len(held) == len(heap), "I1: a bucket is in the heap once"
+        most = len(self.levels) * self.wheel_size
+        assert len(heap) <= most, "I1: the heap holds no more buckets than there are"
         for i, (expiration, _, bucket) in enumerate(heap):
             assert i == 0 or heap[(i - 1) >> 1] < heap[i], "I1: a bucket in the heap expires after its parent"
             assert bucket.expiration == expiration, "I1: a bucket in the heap has its expiration set"
