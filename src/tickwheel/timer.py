@@ -13,6 +13,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
@@ -185,24 +186,15 @@ class Timer(TimerFront):
         core, sleepers = self._core, self._sleepers
         sleeper = self._clock.sleeper(core.idle)
         sleepers.append(sleeper)
-        core.attach(self._wake_all, self._poke_all)
+        # The list, not self: the core must not keep its timer.
+        core.attach(partial(_wake_all, sleepers), partial(_poke_all, sleepers))
         try:
             yield sleeper
         finally:
             sleepers.remove(sleeper)
             sleeper.close()
             core.woke()
-            self._wake_all()  # who sleeps on must arm anew
-
-    def _wake_all(self) -> None:
-        for sleeper in list(self._sleepers):
-            sleeper.wake()
-
-    def _poke_all(self) -> None:
-        for sleeper in list(self._sleepers):
-            poke = getattr(sleeper, "poke", None)
-            if poke is not None:
-                poke()
+            _wake_all(sleepers)  # who sleeps on must arm anew
 
     def reconfigure(self, *, tick: float | None = None, wheel_size: int | None = None) -> None:
         """Change the tick or the wheel size while tasks are pending: all keep their deadlines, rounded
@@ -286,6 +278,18 @@ class Timer(TimerFront):
                 warnings.warn(f"unclosed timer {self!r}", ResourceWarning, source=self, stacklevel=2)
             finally:  # it raises where warnings are errors
                 self.close(wait=False)
+
+
+def _wake_all(sleepers: list[Sleeper]) -> None:
+    for sleeper in list(sleepers):
+        sleeper.wake()
+
+
+def _poke_all(sleepers: list[Sleeper]) -> None:
+    for sleeper in list(sleepers):
+        poke = getattr(sleeper, "poke", None)
+        if poke is not None:
+            poke()
 
 
 def _check_tick(tick: float) -> float:
