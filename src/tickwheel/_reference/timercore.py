@@ -397,13 +397,21 @@ class TimerCore:
         can still be cancelled, moved or taken back. `exits`: KeyboardInterrupt and SystemExit pass."""
         if not queue.tasks:
             return 0
-        count = 0
-        self._enter()
+        thread = threading.get_ident()
         try:
-            while self._fire_next(queue, exits):
-                count += 1
+            self._runners.append(thread)
+            return self._fire_all(queue, exits)
         finally:
-            self._exit()
+            # The first call here, and in C: no signal handler's exception comes before it.
+            self._runners.remove(thread)
+            if self.on_idle is not None:
+                self._check_idle()
+
+    def _fire_all(self, queue: ReadyQueue, exits: bool) -> int:
+        # Not inside the `try` above: CPython 3.13 leaves the jump back of a loop out of it.
+        count = 0
+        while self._fire_next(queue, exits):
+            count += 1
         return count
 
     def _fire_next(self, queue: ReadyQueue, exits: bool) -> bool:
@@ -411,14 +419,10 @@ class TimerCore:
         if not queue.tasks:
             return False
         now = self.now()
-        begun: Begun | None = None
         with self._lock:
             try:
                 self._inside = True
-                while (task := queue.tasks.next) is not queue.tasks:
-                    begun = self._begin(task, now)
-                    if begun is not None:
-                        break
+                task, begun = self._begin_first(queue, now)
                 self._leave()
             except BaseException:
                 self._recover()
@@ -430,12 +434,20 @@ class TimerCore:
         self._call(task, *begun, exits)
         return True
 
+    def _begin_first(self, queue: ReadyQueue, now: float) -> tuple[TimerTask, Begun | None]:
+        """In the section: start the first task of a queue that is still QUEUED, if there is one."""
+        begun: Begun | None = None
+        while begun is None and (task := queue.tasks.next) is not queue.tasks:
+            begun = self._begin(task, now)
+        return task, begun
+
     def redeem(self, ticket: Ticket) -> None:
         """A ticket's call."""
         task = ticket.task
         now = self.now()
-        self._enter()
+        thread = threading.get_ident()
         try:
+            self._runners.append(thread)
             with self._lock:
                 if task._owner is not self or ticket.is_stale():
                     return
@@ -451,7 +463,9 @@ class TimerCore:
             if begun is not None:
                 self._call(task, *begun, False)
         finally:
-            self._exit()
+            self._runners.remove(thread)  # as in `_run`
+            if self.on_idle is not None:
+                self._check_idle()
 
     def _begin(self, task: TimerTask, now: float) -> Begun | None:
         """In the section: a QUEUED task starts; its callback and arguments. None: it is no longer QUEUED."""
@@ -531,20 +545,6 @@ class TimerCore:
             self._carry_out()
         if wake and self.wake is not None:
             self.wake()
-
-    def _enter(self) -> None:
-        if self.forked:
-            return
-        with self._lock:
-            self._runners.append(threading.get_ident())
-
-    def _exit(self) -> None:
-        if self.forked:
-            return
-        with self._lock:
-            self._runners.remove(threading.get_ident())
-        if self.on_idle is not None:
-            self._check_idle()
 
     def _check_idle(self) -> None:
         on_idle = self.on_idle
