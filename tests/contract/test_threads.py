@@ -125,6 +125,7 @@ def test_threads_hammer_a_timer_turned_by_hand(make_timer, clock, rng, soak):
         while not over.is_set():
             timer.reconfigure(tick=sizes.choice((0.001, 0.003, 0.1)), wheel_size=sizes.choice((2, 8, 512)))
             timer._check()
+            over.wait(0.002)  # an RLock is not fair: the others must come in between
 
     helpers = [threading.Thread(target=target) for target in (turn, turn, resize)]
     for helper in helpers:

@@ -151,10 +151,9 @@ class Levels(Generic[N]):
             level.time = self.time - self.time % level.span
 
     def nodes(self) -> Iterator[N]:
-        """All of them, in no order. O(n + buckets)."""
-        for level in self.levels:
-            for bucket in level.buckets:
-                yield from bucket
+        """All of them, in no order. O(n + non-empty buckets)."""
+        for _, _, bucket in self.heap:
+            yield from bucket
 
     def insert(self, node: N) -> int | None:
         """Link `node` by its deadline: its bucket's expiration. None: due, and not linked. O(levels)."""
