@@ -18,7 +18,7 @@ import pytest
 from hypothesis import Phase, settings
 
 CORES = tuple(os.environ.get("TICKWHEEL_TEST_CORES", "cython,python").split(","))
-HANG = 180  # seconds after which a test that hangs dumps every thread's stack and ends the run
+HANG = 300  # seconds after which a test that hangs dumps every thread's stack and ends the run
 _loaded = {}
 _stderr = pytest.StashKey()
 
@@ -117,6 +117,43 @@ def rng():
     seed = int(os.environ.get("TICKWHEEL_TEST_SEED", random.SystemRandom().getrandbits(32)))
     print(f"TICKWHEEL_TEST_SEED={seed}")
     return random.Random(seed)
+
+
+@pytest.fixture
+def eager_switching():
+    """Threads change places as often as the interpreter can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty folder to work in, so that messages show bare names."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def refused(here, capsys):
+    """Runs a command that must fail with one line, exit 2, and leave all files as they were; the line."""
+    from tickwheel.cli.__main__ import main
+
+    def contents():
+        return {path: path.read_bytes() if path.is_file() else None for path in here.rglob("*")}
+
+    def run(*argv):
+        before = contents()
+        assert main(list(argv)) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert err.startswith("tickwheel: ")
+        assert err.endswith("\n") and err.count("\n") == 1
+        assert contents() == before
+        return err.removeprefix("tickwheel: ").removesuffix("\n")
+
+    return run
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ cdef class ReadyQueue:
     cdef Bucket held            # inline: due at once, for the next turn
     cdef public object feed     # a worker's: called outside the section when tasks have come
     cdef readonly object executor    # an executor that is not ours; its tasks wait on core.handed
+    cdef bint in_context        # its callbacks run in the context in which they were scheduled
     cdef object __weakref__
 
 

@@ -14,11 +14,12 @@ cdef class ReadyQueue:
     With neither `feed` nor `executor` it is inline: whoever turns the wheel runs them.
     """
 
-    def __cinit__(self, *, feed=None, executor=None):
+    def __cinit__(self, *, feed=None, executor=None, bint in_context=False):
         bucket_init(&self.tasks)
         bucket_init(&self.held)
         self.feed = feed
         self.executor = executor
+        self.in_context = in_context
 
 
 @cython.no_gc

@@ -6,6 +6,9 @@ from libc.stdint cimport uint8_t, uint32_t
 
 from tickwheel._bucket cimport Node, node_is_linked
 
+cdef extern from "Python.h":
+    object PyContext_CopyCurrent()
+
 
 cdef enum State:
     IDLE
@@ -40,14 +43,27 @@ cdef class Call:
     cdef tuple args
 
 
+cdef class ContextCall(Call):
+    cdef object context         # contextvars: the callback runs in it
+
+
 cdef inline object call_of(object callback, tuple args):
     """What a task keeps of `callback(*args)`."""
     cdef Call call
-    if PyTuple_GET_SIZE(args) == 0 and type(callback) is not Call:
+    if PyTuple_GET_SIZE(args) == 0 and not isinstance(callback, Call):
         return callback
     call = Call.__new__(Call)
     call.callback = callback
     call.args = args
+    return call
+
+
+cdef inline object call_in_context(object callback, tuple args):
+    """The same, for a call in a copy of the current context."""
+    cdef ContextCall call = ContextCall.__new__(ContextCall)
+    call.callback = callback
+    call.args = args
+    call.context = PyContext_CopyCurrent()
     return call
 
 
@@ -81,5 +97,6 @@ cdef inline TaskOwner owner_of(TimerTask task):
         return task.owner
 
 
+cdef int construct(TimerTask task, double delay, str name) except -1
 cdef State claim(TimerTask task, TaskOwner owner) except *
 cdef void unclaim(TimerTask task, State before) noexcept

@@ -47,12 +47,20 @@ cdef tuple STATES = tuple(TaskState)        # indexed by State
 
 
 @cython.no_gc
-@cython.final
 cdef class Call:
     """A callback with arguments, in one place: most tasks have none, and are 8 bytes smaller for it."""
 
     def __call__(self):
         return self.callback(*self.args)
+
+
+@cython.no_gc
+@cython.final
+cdef class ContextCall(Call):
+    """A callback that runs in a context of its own, as those on an event loop do."""
+
+    def __call__(self):
+        return self.context.run(self.callback, *self.args)
 
 
 cdef class TaskOwner:
@@ -77,12 +85,7 @@ cdef class TimerTask:
     """
 
     def __init__(self, double delay):
-        if not isfinite(delay):
-            raise ValueError(f"delay must be finite, got {delay}")
-        if is_live(self):
-            raise RuntimeError(f"the task is already {STATES[self.state].lower()}: {self!r}")
-        self.delay = delay
-        self.flags |= CONSTRUCTED
+        construct(self, delay, "delay")
 
     def run(self):
         """What the task does when it fires: override it. By default, call the callback if there is one."""
@@ -134,7 +137,7 @@ cdef class TimerTask:
     def callback(self):
         """What was scheduled; None once fired or cancelled, and for tasks that override run()."""
         cdef object call = call_in(self)
-        return (<Call>call).callback if type(call) is Call else call
+        return (<Call>call).callback if isinstance(call, Call) else call
 
     @property
     def args(self):
@@ -142,14 +145,25 @@ cdef class TimerTask:
         if self.state == FIRED or self.state == CANCELLED:
             return None
         cdef object call = call_in(self)
-        return (<Call>call).args if type(call) is Call else ()
+        return (<Call>call).args if isinstance(call, Call) else ()
 
     def __repr__(self):
         when = f" when={self.when_:.6f}" if self.owner is not None else ""
         cdef object call = call_in(self)
-        cdef object what = (<Call>call).callback if type(call) is Call else call
+        cdef object what = (<Call>call).callback if isinstance(call, Call) else call
         callback = f" callback={what!r}" if what is not None else ""
         return f"<{type(self).__name__} {STATES[self.state]}{when}{callback}>"
+
+
+cdef int construct(TimerTask task, double delay, str name) except -1:
+    """What `__init__` does; `name` is its argument's."""
+    if not isfinite(delay):
+        raise ValueError(f"{name} must be finite, got {delay}")
+    if is_live(task):
+        raise RuntimeError(f"the task is already {STATES[task.state].lower()}: {task!r}")
+    task.delay = delay
+    task.flags |= CONSTRUCTED
+    return 0
 
 
 cdef object call_in(TimerTask task):

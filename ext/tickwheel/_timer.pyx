@@ -4,9 +4,9 @@ from libc.math cimport isfinite
 
 from tickwheel._bucket cimport node_is_linked
 from tickwheel._levels cimport tw_rare
-from tickwheel._ready cimport PeriodicTask, RoutedTask
+from tickwheel._ready cimport PeriodicTask, ReadyQueue, RoutedTask
 from tickwheel._task cimport (
-    CONSTRUCTED, IDLE, PENDING, PERIODIC, ROUTED, State, TimerTask, call_of, claim,
+    CONSTRUCTED, IDLE, PENDING, PERIODIC, ROUTED, State, TimerTask, call_in_context, call_of, claim,
     unclaim,
 )
 from tickwheel._timercore cimport TimerCore
@@ -35,6 +35,34 @@ cdef inline TimerCore core_of(TimerFront front):
     return front._core
 
 
+cdef inline object call_for(ReadyQueue queue, object callback, tuple args):
+    if tw_rare(queue.in_context):
+        return call_in_context(callback, args)
+    return call_of(callback, args)
+
+
+cdef inline TimerTask schedule_once(
+    TimerFront front, double seconds, bint from_now, object callback, tuple args, object executor
+):
+    """A handle that is due in `seconds`, or at them."""
+    cdef TimerCore core = core_of(front)
+    cdef TimerTask task
+    cdef double now
+    check_callable(callback)
+    if executor is None:
+        task = TimerTask.__new__(TimerTask)
+        task.call = call_for(core.queue, callback, args)
+    else:
+        task = front.routed(executor)
+        task.call = call_for(core.queue_of(task), callback, args)
+    task.owner = core
+    now = core.now()
+    task.delay = seconds if from_now else seconds - now
+    task.when_ = now + seconds if from_now else seconds
+    core.start(task, now, task.delay <= 0)
+    return task
+
+
 cdef class TimerFront:
     """The methods of `Timer` that are called once a task: one C function each, no Python frame.
 
@@ -57,35 +85,13 @@ cdef class TimerFront:
         handed to the executor at once (R4). O(levels). ValueError: NaN or infinite. RuntimeError:
         the timer is closed. `TooManyPending`: `max_pending` tasks are.
         """
-        cdef TimerCore core = core_of(self)
-        cdef TimerTask task
-        cdef double now
         check_finite(delay, "delay")
-        check_callable(callback)
-        task = TimerTask.__new__(TimerTask) if executor is None else self.routed(executor)
-        task.call = call_of(callback, args)
-        task.owner = core
-        now = core.now()
-        task.delay = delay
-        task.when_ = now + delay
-        core.start(task, now, delay <= 0)
-        return task
+        return schedule_once(self, delay, True, callback, args, executor)
 
     def schedule_at(self, double when, callback, /, *args, executor=None):
         """The same at `when`, seconds on the timer's clock (`time()`). One that has passed is due at once."""
-        cdef TimerCore core = core_of(self)
-        cdef TimerTask task
-        cdef double now
         check_finite(when, "when")
-        check_callable(callback)
-        task = TimerTask.__new__(TimerTask) if executor is None else self.routed(executor)
-        task.call = call_of(callback, args)
-        task.owner = core
-        now = core.now()
-        task.delay = when - now
-        task.when_ = when
-        core.start(task, now, when <= now)
-        return task
+        return schedule_once(self, when, False, callback, args, executor)
 
     def schedule_every(self, double interval, callback, /, *args, missed="skip", executor=None):
         """Call `callback(*args)` every `interval` seconds, first in `interval` seconds; returns the handle.
@@ -108,7 +114,7 @@ cdef class TimerFront:
         task = PeriodicTask.__new__(PeriodicTask)
         task.flags = ROUTED | PERIODIC
         task.queue = None if executor is None else self._queue_for(executor)
-        task.call = call_of(callback, args)
+        task.call = call_for(core.queue_of(task), callback, args)
         task.missed = MISSED.index(missed)
         task.interval = interval
         now = core.now()

@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t
 
 from tickwheel._bucket cimport Bucket, node_unlink
 from tickwheel._levels cimport Levels
-from tickwheel._task cimport TaskOwner, TimerTask
+from tickwheel._task cimport ELSEWHERE, TaskOwner, TimerTask, is_linked
 
 
 cdef class WheelCore(TaskOwner):
@@ -13,6 +13,13 @@ cdef class WheelCore(TaskOwner):
 
     cdef list take_back(self, Bucket* bucket, list tasks)
     cdef list take_back_all(self)
+
+
+cdef inline int holds(WheelCore core, TimerTask task) noexcept:
+    """In the section: 1; 0: the task is on no list; ELSEWHERE."""
+    if task.owner is not core:
+        return ELSEWHERE
+    return is_linked(task)
 
 
 cdef inline void release(WheelCore core, TimerTask task) noexcept:

@@ -14,8 +14,7 @@ from tickwheel._levels cimport (
     levels_insert, levels_next_expiration,
 )
 from tickwheel._task cimport (
-    CANCELLED, ELSEWHERE, FIRED, IDLE, MOVED, RUNNING, State, TaskOwner, TimerTask, claim, is_linked,
-    owner_of, task_of, unclaim,
+    CANCELLED, FIRED, IDLE, MOVED, RUNNING, State, TaskOwner, TimerTask, claim, owner_of, task_of, unclaim,
 )
 
 cdef enum:
@@ -91,13 +90,13 @@ cdef class TickCore(WheelCore):
 
     cdef int cancel_task(self, TimerTask task) except -2:
         cdef object _call   # DECREF after the section: a destructor may call back
+        cdef int held
         if self.forked:
             return False
         with cython.critical_section(self):
-            if task.owner is not self:
-                return ELSEWHERE
-            if not is_linked(task):
-                return False
+            held = holds(self, task)
+            if held != 1:
+                return held
             release(self, task)
             task.state = CANCELLED
             _call, task.call = task.call, None
@@ -124,7 +123,7 @@ cdef class TickCore(WheelCore):
         cdef int64_t before
         cdef Insertion insertion
         with cython.critical_section(self):
-            if task.owner is not self or not is_linked(task):
+            if holds(self, task) != 1:
                 return False
             before = task.node.deadline
             node_unlink(&task.node)

@@ -2,6 +2,7 @@
 
 from tickwheel._core import (
     IMPLEMENTATION,
+    DelayedOperation,
     TaskState,
     TimerTable,
     TimerTask,
@@ -9,7 +10,9 @@ from tickwheel._core import (
     TooManyPending,
 )
 from tickwheel.clock import BootClock, ManualClock, MonotonicClock
-from tickwheel.metrics import TimerStats
+from tickwheel.loopexecutor import LoopExecutor
+from tickwheel.metrics import PurgatoryStats, TimerStats
+from tickwheel.purgatory import DelayedOperationPurgatory
 from tickwheel.timer import Timer
 
 __version__ = "0.1.0"
@@ -17,8 +20,12 @@ __version__ = "0.1.0"
 __all__ = [
     "IMPLEMENTATION",
     "BootClock",
+    "DelayedOperation",
+    "DelayedOperationPurgatory",
+    "LoopExecutor",
     "ManualClock",
     "MonotonicClock",
+    "PurgatoryStats",
     "TaskState",
     "Timer",
     "TimerStats",

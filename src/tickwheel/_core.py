@@ -11,6 +11,11 @@ from typing import TYPE_CHECKING
 
 __all__ = [
     "IMPLEMENTATION",
+    "DelayedOperation",
+    "IdleClient",
+    "IdleFront",
+    "PurgatoryCore",
+    "PurgatoryFront",
     "ReadyQueue",
     "ReplayKernel",
     "TaskState",
@@ -37,20 +42,28 @@ IMPLEMENTATION = _choose()
 
 if TYPE_CHECKING or IMPLEMENTATION == "cython":
     try:
+        from tickwheel._idle import IdleClient, IdleFront
+        from tickwheel._operation import DelayedOperation
+        from tickwheel._purgatory import PurgatoryCore, PurgatoryFront
         from tickwheel._ready import ReadyQueue
         from tickwheel._replay import ReplayKernel
         from tickwheel._table import TimerTable
         from tickwheel._task import TaskState, TimerTask
         from tickwheel._timer import TimerFront
-        from tickwheel._timercore import TimerCore, TooManyPending
+        from tickwheel._timercore import TimerCore
+        from tickwheel._timerstate import TooManyPending
         from tickwheel._wheel import TimingWheel
     except ModuleNotFoundError as error:
         raise ImportError(f"TICKWHEEL_CORE=cython: the compiled core is not installed ({error})") from None
 else:
+    from tickwheel._reference.idle import IdleClient, IdleFront
+    from tickwheel._reference.operation import DelayedOperation
+    from tickwheel._reference.purgatory import PurgatoryCore, PurgatoryFront
     from tickwheel._reference.ready import ReadyQueue
     from tickwheel._reference.replay import ReplayKernel
     from tickwheel._reference.table import TimerTable
     from tickwheel._reference.task import TaskState, TimerTask
     from tickwheel._reference.timer import TimerFront
-    from tickwheel._reference.timercore import TimerCore, TooManyPending
+    from tickwheel._reference.timercore import TimerCore
+    from tickwheel._reference.timerstate import TooManyPending
     from tickwheel._reference.wheel import TimingWheel

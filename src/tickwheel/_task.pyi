@@ -9,8 +9,11 @@ class TaskState(enum.StrEnum):
     FIRED = "FIRED"
     CANCELLED = "CANCELLED"
 
-@final
 class Call:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+@final
+class ContextCall(Call):
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 class TaskOwner: ...

@@ -51,9 +51,11 @@ class Worker:
             self._started = True
             try:
                 self._thread.start()
-            except RuntimeError:  # no thread to be had, or the interpreter is going down
+            except RuntimeError as error:
                 self._started = False
-                logger().exception("the worker %r cannot start: its tasks stay queued", self._thread.name)
+                # At exit tasks stay queued as at `close(wait=False)`; only 3.13 has an error class for it.
+                if "interpreter shutdown" not in str(error):
+                    logger().exception("the worker %r cannot start: its tasks stay queued", self._thread.name)
 
     def _wake(self) -> None:
         try:
@@ -97,6 +99,7 @@ class ForeignExecutor:
             if kind is not None and isinstance(executor, kind):
                 raise ValueError(f"executor must run in this process, got {executor!r}")
         self._executor = executor
+        self.in_context = getattr(executor, "in_context", False) is True
 
     def submit(self, ticket: Callable[[], None]) -> None:
         try:

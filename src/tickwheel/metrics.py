@@ -40,3 +40,20 @@ class TimerStats(NamedTuple):
     lateness_p50: float  # seconds from `when` to the start of the callback
     lateness_p99: float
     lateness_max: float
+
+
+class PurgatoryStats(NamedTuple):
+    """What a purgatory has done so far. Each operation that it accepted is completed, expired or dropped,
+    once, or still waits."""
+
+    watched: int  # (operation, key) pairs in the lists
+    delayed: int  # operations that wait for their timeout
+    completed: int  # by an event, or because they could be at once
+    expired: int  # by their timeout
+    dropped: int  # cancelled, or handed back by `cancel_for_key` or `close`
+    errors: int  # callbacks that raised
+    purged: int  # pairs that purges took out
+    purges: int
+    lateness_p50: float  # seconds from `when` to the expiry
+    lateness_p99: float
+    lateness_max: float

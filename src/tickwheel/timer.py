@@ -40,7 +40,7 @@ class Timer(TimerFront):
     tick            seconds: the unit of time; deadlines are rounded up to it, never down (R1)
     wheel_size      buckets a level, >= 2; 256 to 512 are best
     executor        who runs the callbacks: None for one thread of the timer's own, "inline" for the
-                    reaper itself, or a `concurrent.futures.Executor` of this process
+                    reaper itself, a `concurrent.futures.Executor` of this process, a `LoopExecutor`
     clock           see `tickwheel.clock`; `MonotonicClock()` by default
     max_pending     more are refused with `TooManyPending`
     on_error        called as on_error(task, exception) for a callback that raised, after it was logged
@@ -80,6 +80,7 @@ class Timer(TimerFront):
         self._clock: Clock = MonotonicClock() if clock is None else clock
         self._on_error = on_error
         self._promises = False  # whether futures depend on tasks
+        self._is_owned = False  # by a purgatory, which sees to its closing
         self._sleepers: list[Sleeper] = []  # of threads in advance_clock
         self._tick = tick
         self._wheel_size = wheel_size
@@ -253,7 +254,9 @@ class Timer(TimerFront):
         queue = self._foreign.get(id(executor))
         if queue is None:
             # The queue keeps the executor alive, so that its id stays its own.
-            queue = self._foreign[id(executor)] = ReadyQueue(executor=ForeignExecutor(executor))
+            foreign = ForeignExecutor(executor)
+            queue = ReadyQueue(executor=foreign, in_context=foreign.in_context)
+            self._foreign[id(executor)] = queue
         return queue
 
     def __enter__(self) -> Timer:
@@ -275,7 +278,8 @@ class Timer(TimerFront):
         core = getattr(self, "_core", None)
         if core is not None and not core.closed:
             try:
-                warnings.warn(f"unclosed timer {self!r}", ResourceWarning, source=self, stacklevel=2)
+                if not self._is_owned:
+                    warnings.warn(f"unclosed timer {self!r}", ResourceWarning, source=self, stacklevel=2)
             finally:  # it raises where warnings are errors
                 self.close(wait=False)
 

@@ -203,3 +203,113 @@ def ticks_down(now, tick):
 @pytest.fixture
 def rounding():
     return ticks_up, ticks_down
+
+
+# --- the purgatory
+
+
+@pytest.fixture
+def make_purgatory(tw, timer):
+    """Makes purgatories, on the timer turned by hand unless told otherwise; checks and closes each."""
+
+    def finish(purgatory):
+        purgatory._check()
+        purgatory.close()
+        purgatory._check()
+        assert purgatory.watched == purgatory.delayed == 0
+
+    with contextlib.ExitStack() as made:
+
+        def make(name="purgatory", **options):
+            options.setdefault("timer", timer)
+            purgatory = tw.DelayedOperationPurgatory(name, **options)
+            made.callback(finish, purgatory)
+            return purgatory
+
+        yield make
+
+
+@pytest.fixture
+def purgatory(make_purgatory):
+    """On the timer turned by hand."""
+    return make_purgatory()
+
+
+@pytest.fixture
+def start(make_purgatory):
+    """Starts a function in another thread; returns the future of its result."""
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        yield pool.submit
+
+
+@pytest.fixture
+def make_gate(start):
+    """Makes gates; they are open at the latest when the test is over."""
+    gates = []
+
+    def make():
+        gates.append(Gate())
+        return gates[-1]
+
+    yield make
+    for gate in gates:
+        gate.open()
+
+
+@pytest.fixture
+def make_operation(tw):
+    """Makes operations that answer `ready`, call the hooks they are given, and keep a diary.
+
+    What the rules forbid, a callback while another thread is inside `try_complete`, is a different entry.
+    """
+
+    class Operation(tw.DelayedOperation):
+        def __init__(self, timeout=60.0, *, ready=False, trying=None, completed=None, expired=None):
+            super().__init__(timeout)
+            self.ready = ready
+            self.trying = trying  # called with the operation; what it returns, unless None, is the answer
+            self.completed = completed
+            self.expired = expired
+            self.diary = []
+            self.inside = 0
+
+        def write(self, what):
+            self.diary.append(f"{what} inside a try" if self.inside else what)
+
+        def try_complete(self):
+            self.write("try")
+            self.inside += 1
+            try:
+                answer = None if self.trying is None else self.trying(self)
+            finally:
+                self.inside -= 1
+            return self.ready if answer is None else answer
+
+        def on_complete(self):
+            self.write("complete")
+            if self.completed is not None:
+                self.completed(self)
+
+        def on_expiration(self):
+            self.write("expire")
+            if self.expired is not None:
+                self.expired(self)
+
+    return Operation
+
+
+@pytest.fixture
+def watch(purgatory, make_operation):
+    """Puts a new operation into the purgatory, where it waits: its diary begins after that."""
+
+    def watch(*keys, **options):
+        hooks = {name: options.pop(name) for name in ("ready", "trying") if name in options}
+        operation = make_operation(**options)
+        assert purgatory.try_complete_else_watch(operation, keys) is False
+        assert operation.diary == ["try", "try"]
+        operation.diary.clear()
+        for name, hook in hooks.items():
+            setattr(operation, name, hook)
+        return operation
+
+    return watch

@@ -3,30 +3,13 @@
 import os
 
 import pytest
+from forked import IN_CHILD
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 
-CHILD = """
-import os, sys, threading, time, warnings
-warnings.simplefilter("ignore", DeprecationWarning)   # fork with threads running is the point here
+CHILD = f"""{IN_CHILD}
+import threading, time
 import tickwheel as tw
-
-def in_child(story):
-    "Runs the story in a forked child; True if the child ended well."
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            story()
-            code = 0
-        except BaseException:
-            import traceback
-            traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 """
 
 

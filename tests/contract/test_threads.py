@@ -5,21 +5,12 @@ import concurrent.futures
 import contextlib
 import itertools
 import random
-import sys
 import threading
 
 import pytest
 
 WAIT = 60
-
-
-@pytest.fixture(autouse=True)
-def eager_switching():
-    """Threads change places as often as the interpreter can."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    yield
-    sys.setswitchinterval(before)
+pytestmark = pytest.mark.usefixtures("eager_switching")
 
 
 def run_together(*functions):

@@ -15,11 +15,14 @@ class ReadyQueue:
     With neither `feed` nor `executor` it is inline: whoever turns the wheel runs them.
     """
 
-    def __init__(self, *, feed: Callable[[], None] | None = None, executor: Any = None) -> None:
+    def __init__(
+        self, *, feed: Callable[[], None] | None = None, executor: Any = None, in_context: bool = False
+    ) -> None:
         self.tasks: Bucket[TimerTask] = Bucket()  # in the order of their firing
         self.held: Bucket[TimerTask] = Bucket()  # inline: due at once, for the next turn
         self.feed = feed
         self.executor = executor
+        self.in_context = in_context  # its callbacks run in the context in which they were scheduled
 
 
 class RoutedTask(TimerTask):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable
-from typing import Any, NoReturn, Protocol, Self
+from contextvars import copy_context
+from typing import Any, NoReturn, Self
 
 from tickwheel._reference.levels import Node
 
@@ -23,13 +24,29 @@ class TaskState(enum.StrEnum):
 IDLE, PENDING, QUEUED, FIRED, CANCELLED = TaskState
 
 
-class TaskOwner(Protocol):
+class ContextCall:
+    """A callback that runs in a context of its own, as those on an event loop do."""
+
+    __slots__ = ("callback", "context")
+
+    def __init__(self, callback: Callable[..., object]) -> None:
+        self.callback = callback
+        self.context = copy_context()
+
+    def __call__(self, *args: Any) -> object:
+        return self.context.run(self.callback, *args)
+
+
+class TaskOwner:
     """What holds tasks: a `TimingWheel`, or a `TimerCore` behind a `Timer`."""
 
-    forked: bool
+    forked: bool  # a child of fork: the section may be held by a thread that is gone
 
-    def cancel_task(self, task: TimerTask) -> bool: ...
-    def reschedule_task(self, task: TimerTask, delay: float) -> bool: ...
+    def cancel_task(self, task: TimerTask) -> bool:
+        raise NotImplementedError
+
+    def reschedule_task(self, task: TimerTask, delay: float) -> bool:
+        raise NotImplementedError
 
 
 class TimerTask(Node):
@@ -100,7 +117,8 @@ class TimerTask(Node):
     @property
     def callback(self) -> Callable[..., object] | None:
         """What was scheduled; None once fired or cancelled, and for tasks that override run()."""
-        return self._callback
+        callback = self._callback
+        return callback.callback if type(callback) is ContextCall else callback
 
     @property
     def args(self) -> tuple[Any, ...] | None:
@@ -112,7 +130,7 @@ class TimerTask(Node):
 
     def __repr__(self) -> str:
         when = "" if math.isnan(self._when) else f" when={self._when:.6f}"
-        callback = "" if self._callback is None else f" callback={self._callback!r}"
+        callback = "" if self.callback is None else f" callback={self.callback!r}"
         return f"<{type(self).__name__} {self._state}{when}{callback}>"
 
 
@@ -120,8 +138,8 @@ def is_live(task: TimerTask) -> bool:
     return task._state is PENDING or task._state is QUEUED
 
 
-def claim(task: TimerTask, owner: TaskOwner) -> TaskState:
-    """Make `owner` the owner of a task that is not live, and the task PENDING, though not linked yet.
+def claim(task: TimerTask) -> TaskState:
+    """Make a task that is not live PENDING, though it has no owner until one links it.
 
     Returns the state before, for undoing it. RuntimeError if the task is live.
     """
@@ -129,7 +147,7 @@ def claim(task: TimerTask, owner: TaskOwner) -> TaskState:
     before = task._state
     if before is not PENDING and before is not QUEUED:
         task._state = PENDING
-        task._owner = owner
+        task._owner = None
         return before
     raise RuntimeError(f"the task is already {before.lower()}: {task!r}")
 

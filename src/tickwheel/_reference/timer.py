@@ -7,7 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 from tickwheel._reference.ready import PeriodicTask, ReadyQueue, RoutedTask
-from tickwheel._reference.task import IDLE, PENDING, TimerTask, check_finite, check_task, claim
+from tickwheel._reference.task import (
+    IDLE,
+    PENDING,
+    ContextCall,
+    TimerTask,
+    check_finite,
+    check_task,
+    claim,
+)
 from tickwheel._reference.timercore import TimerCore
 
 MISSED = ("skip", "burst", "delay")
@@ -25,8 +33,15 @@ class TimerFront:
     def __init__(self, core: TimerCore) -> None:
         self._core = core
 
-    def _make(self, callback: Callable[..., object], args: tuple[Any, ...], executor: Any) -> TimerTask:
-        """A new handle, not linked."""
+    def _schedule_once(
+        self,
+        seconds: float,
+        from_now: bool,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        executor: Any,
+    ) -> TimerTask:
+        """A handle that is due in `seconds`, or at them."""
         if not callable(callback):
             raise TypeError(f"callback must be callable, got {callback!r}")
         if executor is not None:
@@ -38,9 +53,19 @@ class TimerFront:
             task.prev = task.next = None
             task._state = IDLE
             task._generation = 0
-        task._owner = self._core
+        core = self._core
         task._callback = callback
         task._args = args
+        if core._queue_of(task).in_context:
+            task._callback = ContextCall(callback)
+        now = core.now()
+        if from_now:
+            delay, when = seconds, now + seconds
+        else:
+            delay, when = seconds - now, seconds
+        task._delay = delay
+        task._when = when
+        core.start(task, now, delay <= 0)
         return task
 
     def schedule(
@@ -52,25 +77,13 @@ class TimerFront:
         handed to the executor at once (R4). O(levels). ValueError: NaN or infinite. RuntimeError:
         the timer is closed. `TooManyPending`: `max_pending` tasks are.
         """
-        delay = check_finite(delay, "delay")
-        task = self._make(callback, args, executor)
-        now = self._core.now()
-        task._delay = delay
-        task._when = now + delay
-        self._core.start(task, now, delay <= 0)
-        return task
+        return self._schedule_once(check_finite(delay, "delay"), True, callback, args, executor)
 
     def schedule_at(
         self, when: float, callback: Callable[..., object], /, *args: Any, executor: Any = None
     ) -> TimerTask:
         """The same at `when`, seconds on the timer's clock (`time()`). One that has passed is due at once."""
-        when = check_finite(when, "when")
-        task = self._make(callback, args, executor)
-        now = self._core.now()
-        task._delay = when - now
-        task._when = when
-        self._core.start(task, now, when <= now)
-        return task
+        return self._schedule_once(check_finite(when, "when"), False, callback, args, executor)
 
     def schedule_every(
         self,
@@ -99,8 +112,7 @@ class TimerFront:
         task = PeriodicTask.__new__(PeriodicTask)
         task._delay = interval
         task._queue = None if executor is None else self._queue_for(executor)
-        task._owner = self._core
-        task._callback = callback
+        task._callback = ContextCall(callback) if self._core._queue_of(task).in_context else callback
         task._args = args
         task._missed = missed
         task._interval = interval
@@ -119,7 +131,7 @@ class TimerFront:
         core = self._core
         if math.isnan(check_task(task)._delay):
             raise RuntimeError(f"{type(task).__name__}.__init__ must call TimerTask.__init__(delay)")
-        before = claim(task, core)
+        before = claim(task)
         try:
             if before is not IDLE and type(task) in HANDLES:
                 raise RuntimeError(f"the task has no callback any more: {task!r}")

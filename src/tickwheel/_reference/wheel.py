@@ -8,17 +8,16 @@ import threading
 from typing import NoReturn
 
 from tickwheel._reference.levels import Bucket, Levels
-from tickwheel._reference.task import CANCELLED, FIRED, IDLE, TimerTask, check_task, claim, is_live
+from tickwheel._reference.task import CANCELLED, FIRED, IDLE, TaskOwner, TimerTask, check_task, claim, is_live
 
 BATCH = 1024  # nodes handled at once
 
 
-class TickCore:
+class TickCore(TaskOwner):
     """What is behind a `TimingWheel`: its tasks refer to it, so that a wheel can be dropped with them."""
 
-    forked = False
-
     def __init__(self, wheel_size: int, start_tick: int) -> None:
+        self.forked = False
         self.lock = threading.RLock()
         self.levels: Levels[TimerTask] = Levels(wheel_size, start_tick)
         self.due: Bucket[TimerTask] = Bucket()  # PENDING tasks whose tick has come
@@ -88,13 +87,14 @@ class TimingWheel:
         """
         core = self._core
         deadline = tick_of("deadline_tick", deadline_tick)
-        before = claim(check_task(task), core)
+        before = claim(check_task(task))
         with core.lock:
             task._when = math.nan  # a wheel knows no seconds
             task.deadline = deadline
             if core.levels.insert(task) is None:
                 task._state = before
                 return False
+            task._owner = core
             core.pending += 1
         return True
 

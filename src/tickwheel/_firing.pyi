@@ -1,0 +1,3 @@
+from tickwheel._scheduling import SchedulingCore
+
+class FiringCore(SchedulingCore): ...

@@ -1,0 +1,53 @@
+from asyncio import AbstractEventLoop, TimerHandle
+from collections.abc import Callable
+from contextvars import Context
+from typing import Any, Self, TypeVarTuple, final
+
+_Given = TypeVarTuple("_Given")
+
+def nothing() -> None: ...
+
+class WheelHandle(TimerHandle):
+    _callback: Callable[..., object] | None
+    _context: Context | None
+    _loop: AbstractEventLoop
+    _repr: str | None
+    _scheduled: bool
+    _source_traceback: Any
+    _when: float
+    def cancel(self) -> None: ...
+    def reschedule(self, delay: float) -> bool: ...
+
+@final
+class LoopCore:
+    def __new__(cls, now: float) -> Self: ...
+
+class LoopFront:
+    _closed: bool
+    _debug: bool
+    _armed: float
+    _clock_resolution: float
+    def _drive(self, turn: Callable[[], None]) -> None: ...
+    def _serve(self, loop: AbstractEventLoop) -> None: ...
+    def _run_once(self) -> None: ...
+    def _runs(self, running: bool) -> None: ...
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[*_Given], object],
+        *args: *_Given,
+        context: Context | None = None,
+    ) -> WheelHandle: ...
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[*_Given], object],
+        *args: *_Given,
+        context: Context | None = None,
+    ) -> WheelHandle: ...
+    def time(self) -> float: ...
+    def _next_expiration(self) -> float: ...
+    def _pull(self, now: float) -> list[WheelHandle]: ...
+    def _drop_timers(self) -> None: ...
+    def __bool__(self) -> bool: ...
+    def __len__(self) -> int: ...

@@ -1,0 +1,3 @@
+from tickwheel._timerstate import TimerState
+
+class SchedulingCore(TimerState): ...
