@@ -1,0 +1,1 @@
+"""Drop-ins: change one import, and every timer is in the wheel."""
