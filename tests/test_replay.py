@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from tickwheel.cli.__main__ import main
-from tickwheel.cli.replay_page import SLICES, PendingOverTime
 from tickwheel.replay import latest_arrival_ns, replay
 from tickwheel.replay.outcomes import Outcomes, RowOrder
 from tickwheel.trace import Chunk
@@ -285,23 +284,6 @@ def test_the_window_is_bounded_by_what_is_pending(core):
     replay(feed(), tick_ns=MS, timeout_ns=100 * MS, core=core, on_outcomes=tell)
     assert told == len(requests)
     assert 90 < max(behind) <= 120
-
-
-def test_pending_over_time_is_counted_in_fixed_memory(rng):
-    """Slices double as the trace grows; at the end of each, what is pending is right."""
-    requests, clock = [], 10**15
-    for _ in range(3000):
-        clock += rng.randrange(2 * MS)
-        requests.append((clock, clock + rng.randrange(300 * MS)))
-    counted = PendingOverTime()
-    for chunk in chunks(requests, 500):
-        never = array("q", [NEVER]) * len(chunk.labels)
-        counted.add(Outcomes(chunk.labels, chunk.arrivals, chunk.completions, never))
-    seconds, pending = counted.points()
-    assert SLICES // 2 < len(pending) <= SLICES + 1
-    for second, count in list(zip(seconds, pending, strict=True))[::50]:
-        time = counted.first + round(second * 1e9)
-        assert count == sum(arrival < time <= end for arrival, end in requests)
 
 
 GENERATED = ["--requests", "2000", "--seed", "4", "--never", "0.05"]

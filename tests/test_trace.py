@@ -2,7 +2,9 @@
 import contextlib
 import gzip
 import json
+import math
 import random
+import re
 import tracemalloc
 from array import array
 from decimal import Decimal
@@ -220,6 +222,228 @@ def test_parquet(tmp_path):
     assert read(path, arrival="float_ms", completion="text_s") == mixed
 
 
+def told(path, **options):
+    """What is read of a file, or how it is refused, without its name."""
+    try:
+        return read(path, **options)
+    except TraceError as error:
+        return str(error).replace(path, "FILE")
+
+
+def random_column(pa, rng, rows):
+    """Values of one type, mostly in order; now and then one that is null, back, or no time at all."""
+    numbers = sorted(rng.randrange(10**rng.choice([3, 6, 12])) for _ in range(rows))
+    for row in range(rows):
+        if rng.random() < 0.3 / rows:
+            numbers[row] = rng.choice([-5, 0, 10**13 + 1, 2**62, None])
+    kind = rng.choice(["int64", "int32", "double", "double", "float", "decimal", "string", "string", "null"])
+    if kind == "double":
+        places = rng.choice([0, 1, 3, 3, 6, 7])
+        values = [None if n is None else n / 10**places for n in numbers]
+        if rng.random() < 0.1:
+            values[rng.randrange(rows)] = rng.choice([float("nan"), float("inf"), -0.0, 1e22, rng.random()])
+        return pa.array(values, pa.float64(), from_pandas=False)
+    if kind == "float":
+        return pa.array([None if n is None else n % 2**20 / 8 for n in numbers], pa.float32())
+    if kind == "decimal":
+        return pa.array([None if n is None else Decimal(n).scaleb(-4) for n in numbers], pa.decimal128(24, 4))
+    if kind == "string":
+        words = ["" if n is None else str(n) for n in numbers]
+        if rng.random() < 0.1:
+            words[rng.randrange(rows)] = rng.choice(["1e3", "x", "0x10", "1_0", " 7 "])
+        return pa.array(words)
+    if kind == "null":
+        return pa.nulls(rows)
+    small = [None if n is None else n % 2**31 if kind == "int32" else n for n in numbers]
+    return pa.array(small, pa.int32() if kind == "int32" else pa.int64())
+
+
+def test_columns_are_decided_as_rows_are(tmp_path, rng):
+    """Parquet of any types gives the requests, or the very error, of its cells written as text."""
+    pa = pytest.importorskip("pyarrow")
+    refused = 0
+    for _ in range(600):
+        rows = rng.randrange(1, 12)
+        columns = {name: random_column(pa, rng, rows) for name in ("a_ms", "c_us", "t_ms")}
+        columns["k"] = pa.array([rng.choice(["x", "", None]) for _ in range(rows)])
+        columns["n"] = pa.array([rng.choice([7, 70, None]) for _ in range(rows)], pa.int16())
+        options = {
+            "arrival": "a_ms",
+            "completion": rng.choice(["c_us", "a_ms"]),
+            "timeout": rng.choice([None, "t_ms"]),
+            "unit": rng.choice([None, "s", "ns"]),
+            "id": rng.choice([None, "n"]),
+            "where": rng.choice([[], [("k", "x")], [("k", ""), ("n", "7")], [("n", "")]]),
+            "latest_ns": rng.choice([MAX_NS, 10**15]),
+        }
+        cells = [column.to_pylist() for column in columns.values()]
+        lines = [
+            ",".join("" if value is None else f'"{value}"' for value in row)
+            for row in zip(*cells, strict=True)
+        ]
+        text = write(tmp_path / "t.csv", "\n".join([",".join(columns), *lines]))
+        expected = told(text, **options)
+        assert told(parquet(tmp_path / "t.parquet", **columns), **options) == expected, (columns, options)
+        refused += isinstance(expected, str)
+    assert 100 < refused < 500
+
+
+def test_a_float_is_the_decimal_that_it_shows(tmp_path, rng):
+    """0.1 is a tenth: also where it is large, fine, or next to such a number."""
+    pytest.importorskip("pyarrow")
+    for unit in UNITS:
+        values = []
+        for _ in range(3000):
+            value = rng.randrange(10 ** rng.randrange(1, 19)) / 10 ** rng.randrange(10)
+            values += [value, math.nextafter(value, math.inf)]
+        exact = sorted(value for value in values if whole(value, unit))
+        path = parquet(tmp_path / "t.parquet", t=exact)
+        expected = [to_ns(repr(value), unit) for value in exact]
+        assert [arrival for _, arrival, _ in read(path, arrival="t", completion="t", unit=unit)] == expected
+
+
+def whole(value, unit):
+    """Whether its decimal is a whole number of nanoseconds, in 64 bits."""
+    with contextlib.suppress(ValueError):
+        return to_ns(repr(value), unit) is not None
+    return False
+
+
+def test_timestamps_and_durations_have_their_own_unit(tmp_path):
+    """Nanoseconds since the epoch, whatever the unit of the rest; messages show them in that unit."""
+    pa = pytest.importorskip("pyarrow")
+    path = parquet(
+        tmp_path / "t.parquet",
+        a=pa.array([1, 2, 2], pa.timestamp("s", "UTC")),
+        c=pa.array([1_000_001, None, 2_500_000], pa.timestamp("us")),
+        early=pa.array([None, 1_000_000, None], pa.timestamp("ns")),
+        t=pa.array([30, 40, 50], pa.duration("ms")),
+        far=pa.array([1, 10**12, None], pa.timestamp("s")),
+    )
+    (chunk,) = Trace(path, arrival="a", completion="c", timeout="t", unit="ms")
+    assert chunk.arrivals.tolist() == [10**9, 2 * 10**9, 2 * 10**9]
+    assert chunk.completions.tolist() == [1_000_001_000, NEVER, 2_500_000_000]
+    assert chunk.timeouts.tolist() == [30_000_000, 40_000_000, 50_000_000]
+    with pytest.raises(TraceError, match=r"row 2: far must fit in 64 bits as nanoseconds, got '10{12}'$"):
+        read(path, arrival="far", completion="c", unit="s")
+    with pytest.raises(TraceError, match=r"row 2: early must not be before a, got '0.001' before '2'$"):
+        read(path, arrival="a", completion="early", unit="s")
+
+
+def test_where_sees_every_type_as_text(tmp_path):
+    """True, 1.5, and what str() shows of anything else; a row left out may hold any time."""
+    pa = pytest.importorskip("pyarrow")
+    path = parquet(
+        tmp_path / "t.parquet",
+        arrival_ms=[1.0, float("nan"), 3.0],
+        completion_ms=pa.nulls(3),
+        flag=[True, False, True],
+        float=[1.5, None, 1e22],
+        list=[[1], [], None],
+    )
+    assert [row for row, *_ in read(path, where=[("flag", "True")])] == [1, 3]
+    assert [row for row, *_ in read(path, where=[("float", "1e+22")])] == [3]
+    assert [row for row, *_ in read(path, where=[("list", "[1]")])] == [1]
+    assert read(path, where=[("flag", "true")]) == []
+    assert [label for label, *_ in read(path, where=[("flag", "True")], id="float")] == ["1.5", "1e+22"]
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.jsonl", "t.parquet"])
+def test_each_request_may_have_its_own_timeout(tmp_path, name):
+    """A column of them, never empty, never negative, and no deadline past what a time can be."""
+
+    def file(*timeouts):
+        rows = [(row, row + 1, timeout) for row, timeout in enumerate(timeouts)]
+        if name.endswith("csv"):
+            lines = [f"{a},{c},{'' if t is None else t}" for a, c, t in rows]
+            return write(tmp_path / name, "\n".join(["arrival_ms,completion_ms,patience_s", *lines]))
+        names = ("arrival_ms", "completion_ms", "patience_s")
+        if name.endswith("jsonl"):
+            lines = [json.dumps(dict(zip(names, row, strict=True))) for row in rows]
+            return write(tmp_path / name, "\n".join(lines))
+        return parquet(tmp_path / name, **dict(zip(names, zip(*rows, strict=True), strict=True)))
+
+    (chunk,) = Trace(file(0, 2, 1), timeout="patience_s")
+    assert chunk.timeouts == array("q", [0, 2 * 10**9, 10**9])
+    assert [chunk.timeouts for chunk in Trace(file(0, 2, 1))] == [None]
+    for timeouts, problem in {
+        (1, None): "row 2: patience_s is missing",
+        (1, 2, -3): "row 3: patience_s must be >= 0, got '-3'",
+        (1, 9): "row 2: arrival_ms + patience_s must be <= 5000, to leave room for the timeout in 64 bits, "
+                "got '1' and '9'",
+    }.items():
+        with pytest.raises(TraceError, match=re.escape(problem) + "$"):
+            read(file(*timeouts), timeout="patience_s", latest_ns=5 * 10**9)
+    with pytest.raises(ValueError, match=r"unit must be given unless a column ends in it, .* got 'p'$"):
+        Trace("t.csv", timeout="p")
+
+
+def test_a_folder_is_its_files_in_the_order_of_their_names(tmp_path):
+    """As Spark writes it; what is hidden or starts with an underscore is none of it; rows count anew."""
+    pytest.importorskip("pyarrow")
+    write(tmp_path / "part-00001.csv", "arrival_ms,completion_ms\n5,\n6,9\n")
+    parquet(tmp_path / "part-00000.parquet", arrival_ms=[1, 2], completion_ms=[3, None])
+    write(tmp_path / "part-00002.jsonl", '{"arrival_ms": 6, "completion_ms": 7}')
+    for name in ("_SUCCESS", ".part-00000.parquet.crc"):
+        write(tmp_path / name, "no trace")
+    ms = 10**6
+    assert read(str(tmp_path)) == [
+        (1, ms, 3 * ms), (2, 2 * ms, NEVER), (1, 5 * ms, NEVER), (2, 6 * ms, 9 * ms), (1, 6 * ms, 7 * ms)
+    ]
+    trace = Trace(str(tmp_path))
+    fractions = [trace.fraction for _ in trace]
+    assert sorted(fractions) == fractions
+    assert fractions[-1] == trace.fraction == 1
+
+
+@pytest.mark.parametrize("name", ["b.csv", "b.parquet"])
+def test_order_is_checked_from_file_to_file(tmp_path, name):
+    """The error names the file and the row in it."""
+    pytest.importorskip("pyarrow")
+    write(tmp_path / "a.csv", "arrival_ms,completion_ms\n5,\n")
+    if name == "b.csv":
+        write(tmp_path / name, "arrival_ms,completion_ms\n4,\n")
+    else:
+        parquet(tmp_path / name, arrival_ms=[4], completion_ms=[4])
+    with pytest.raises(TraceError, match=rf"{name}, row 1: arrival_ms must not go back, got '4' after 5$"):
+        read(str(tmp_path))
+
+
+def test_a_folder_without_files_or_with_folders_is_no_trace(tmp_path):
+    """Shards each ascend for themselves: they are traces one by one."""
+    write(tmp_path / "_SUCCESS", "")
+    with pytest.raises(TraceError, match=f"{tmp_path}: the folder holds no files$"):
+        read(str(tmp_path))
+    (tmp_path / "shard=0").mkdir()
+    with pytest.raises(TraceError, match=r": the folder must hold files alone, got folder 'shard=0'$"):
+        read(str(tmp_path))
+
+
+def test_many_rows_of_parquet_come_in_batches(tmp_path):
+    """No more than 65,536 at once, in order from one to the next; a damaged file says so."""
+    pytest.importorskip("pyarrow")
+    count = 150_000
+    path = parquet(tmp_path / "t.parquet", arrival_ms=range(count), completion_ms=range(count))
+    trace = Trace(path)
+    chunks, fractions = [], []
+    for chunk in trace:
+        chunks.append(chunk)
+        fractions.append(trace.fraction)
+    assert [len(chunk.arrivals) for chunk in chunks] == [65_536, 65_536, count - 2 * 65_536]
+    assert [label for chunk in chunks for label in chunk.labels] == list(range(1, count + 1))
+    assert all(isinstance(chunk.labels, range) for chunk in chunks)
+    assert sorted(fractions) == fractions
+    assert fractions[-1] == 1
+    back = parquet(tmp_path / "b.parquet", arrival_ms=[*range(65_536), 7], completion_ms=[None] * 65_537)
+    with pytest.raises(TraceError, match=r"row 65537: arrival_ms must not go back, got '7' after 65535$"):
+        read(back)
+    with open(path, "r+b") as file:
+        file.seek(1000)
+        file.write(b"\xff" * 5000)
+    with pytest.raises(TraceError, match=r"t\.parquet, row \d+: the Parquet file is damaged here: "):
+        read(path)
+
+
 def test_many_rows_come_in_chunks(tmp_path):
     """Each chunk is full but the last, and holds int64 arrays; progress is the share of the file read."""
     count = 2 * CHUNK_ROWS + 1
@@ -295,3 +519,24 @@ def test_json_written_by_python_is_read_back(tmp_path):
         lines.append(json.dumps({"a_ns": clock, "c_ns": completion}))
     path = write(tmp_path / "t.jsonl", "\n".join(lines))
     assert read(path, arrival="a_ns", completion="c_ns") == requests
+
+
+def test_a_time_may_be_a_condition_too(tmp_path):
+    """It is compared as the file shows it, whether or not a row of its batch breaks a rule."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = str(tmp_path / "t.parquet")
+    starts = pa.array([1_000_000, 2_000_000, 3_000_000], pa.timestamp("us"))
+    pq.write_table(pa.table({"start": starts, "end_ms": [None, 5000.0, float("nan")]}), path)
+    where = [("start", "1970-01-01 00:00:03")]
+    trace = Trace(path, arrival="start", completion="end_ms", unit="ms", where=where)
+    with pytest.raises(TraceError, match="row 3: end_ms must be a number, got 'nan'"):
+        list(trace)
+
+
+def test_an_empty_name_is_no_column(tmp_path):
+    """It does not stand for another one."""
+    path = tmp_path / "t.csv"
+    path.write_text("arrival_ms,completion_ms\n1,2\n")
+    for option in ("timeout", "id"):
+        with pytest.raises(TraceError, match="no column ''"):
+            list(Trace(str(path), unit="ms", **{option: ""}))

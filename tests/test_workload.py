@@ -2,14 +2,15 @@
 import gzip
 import hashlib
 import re
+from collections import Counter
 from itertools import islice, pairwise
-from statistics import fmean, quantiles
+from statistics import fmean, pvariance, quantiles
 
 import pytest
 
 from tickwheel.trace import Trace
 from tickwheel.units import MAX_NS, NEVER
-from tickwheel.workload import generate, write_trace
+from tickwheel.workload import BLOCK, Workload, generate, write_trace
 
 
 def latencies_ms(requests):
@@ -18,15 +19,46 @@ def latencies_ms(requests):
 
 def test_the_seed_decides_everything():
     """The same on every Python and platform: these are the bytes, written down once."""
-    text = repr(list(generate(10_000, seed=1, never=0.01)))
+    text = repr(list(generate(70_000, seed=1, never=0.01)))
     digest = hashlib.sha256(text.encode()).hexdigest()
-    assert digest == "f7b1acb87156c1100f1fef2d48177efbf4971f1923d2331c94687bf7da948609"
+    assert digest == "ae69b24b22cebd919bb273913ccb3e1496b5c28fb30cad22bebe766ce009fe61"
     assert list(generate(100, seed=2)) != list(generate(100, seed=1))
 
 
 def test_a_longer_trace_begins_with_the_shorter_one():
-    """It is an iterator: nothing depends on how many will be asked for."""
-    assert list(generate(50)) == list(islice(generate(10**9), 50))
+    """It is an iterator: nothing depends on how many will be asked for, at the end of a block neither."""
+    longer = list(generate(2 * BLOCK + 1))
+    assert list(generate(50)) == list(islice(generate(10**9), 50)) == longer[:50]
+    for requests in (BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK):
+        assert list(generate(requests)) == longer[:requests]
+    assert list(generate(0)) == []
+
+
+def test_blocks_do_not_know_of_each_other():
+    """Any of them, made alone, is what it is among all, so they can be made anywhere in any order."""
+    workload = Workload.of(3 * BLOCK + 5, seed=4, rate_per_s=1e4, p50_ms=20, p75_ms=60, never=0.1)
+    whole = list(generate(3 * BLOCK + 5, seed=4, rate_per_s=1e4, never=0.1))
+    blocks = list(workload.blocks())
+    assert [block.requests for block in blocks] == [BLOCK, BLOCK, BLOCK, 5]
+    for block in reversed(blocks):
+        first = block.number * BLOCK
+        assert list(workload.block(block)) == whole[first : first + block.requests]
+
+
+def test_blocks_leave_no_seam():
+    """Counted over whole blocks and across their ends, arrivals are Poisson: variance = mean.
+
+    In blocks of the same length the first would come out near 0.
+    """
+    gap = 1_000_000
+    lengths = [block.length_ns / gap for block in Workload.of(
+        2000 * BLOCK, seed=6, rate_per_s=1000.0, p50_ms=20, p75_ms=60, never=0).blocks()]
+    assert fmean(lengths) == pytest.approx(BLOCK, rel=1e-3)
+    assert pvariance(lengths) == pytest.approx(BLOCK, rel=0.1)
+    counts = Counter(arrival // (100 * gap) for arrival, _ in generate(4 * BLOCK, seed=6))
+    whole = [counts[number] for number in range(max(counts))]
+    assert fmean(whole) == pytest.approx(100, rel=0.02)
+    assert pvariance(whole) == pytest.approx(100, rel=0.1)
 
 
 def test_one_parameter_changes_nothing_that_another_makes():
@@ -53,7 +85,7 @@ def test_the_shape_is_the_proposals(p50_ms, p75_ms):
 
 def test_times_are_in_order_and_whole_microseconds():
     """Arrivals ascend, nothing completes before it arrives."""
-    requests = list(generate(10_000, seed=8, rate_per_s=1e6, p50_ms=0.001, p75_ms=0.001))
+    requests = list(generate(2 * BLOCK, seed=8, rate_per_s=1e6, p50_ms=0.001, p75_ms=0.001))
     assert all(a <= b for (a, _), (b, _) in pairwise(requests))
     assert all(arrival <= completion for arrival, completion in requests)
     assert all(time % 1000 == 0 for request in requests for time in request)
@@ -81,11 +113,14 @@ def test_bad_parameters_are_refused_at_once(parameters, message):
 
 
 def test_a_trace_too_long_for_64_bits_is_refused():
-    """It says so when it gets there."""
+    """It says so when it gets there, within a block or at the start of one."""
+    early = Workload.of(1 << 40, seed=1, rate_per_s=1e-3, p50_ms=20, p75_ms=60, never=0).blocks()
     requests = generate(100_000, rate_per_s=1e-6)
     message = "rate_per_s must be high enough for the times of 100000 requests to fit in 64 bits, got 1e-06$"
     with pytest.raises(ValueError, match=message):
         all(completion <= MAX_NS for _, completion in requests)
+    with pytest.raises(ValueError, match=r"rate_per_s must be high enough .* of 1099511627776 requests"):
+        all(block.start_ns <= MAX_NS for block in early)
 
 
 @pytest.mark.parametrize("name", ["trace.csv", "trace.csv.gz"])

@@ -1,4 +1,4 @@
-"""The wanted cells of each row, as text, from CSV, JSON lines and Parquet.
+"""The wanted cells of each row, as text, from CSV and JSON lines.
 
 A cell is "" where the file says null; a number is the text that the file has, so that
 nothing is rounded before `tickwheel.units` sees it. Rows are never skipped.
@@ -11,31 +11,20 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any, BinaryIO
 
-from tickwheel.extras import require
 from tickwheel.trace.lines import BadFile, BadRow, text_lines
 
 Rows = Iterator[tuple[str, ...]]
-
-PARQUET_BATCH = 1 << 16
-
-
-def file_format(path: str) -> str:
-    """What the name says: "parquet", "json" (.jsonl, .ndjson, .json) or else "csv"; text may be .gz."""
-    if path.endswith(".parquet"):
-        return "parquet"
-    return "json" if path.removesuffix(".gz").endswith((".jsonl", ".ndjson", ".json")) else "csv"
 
 
 def read_rows(file: BinaryIO, path: str, columns: Sequence[str]) -> Rows:
     """One tuple of the `columns` (two at least) a row, in the file's order.
 
+    The name says the format: JSON lines (.jsonl, .ndjson, .json) or else CSV, either may be .gz.
     BadFile and BadRow say what is wrong.
     """
-    kind = file_format(path)
-    if kind == "parquet":
-        return _parquet_rows(file, columns)
     lines = text_lines(file, path.endswith(".gz"))
-    return _json_rows(lines, columns) if kind == "json" else _csv_rows(lines, columns)
+    is_json = path.removesuffix(".gz").endswith((".jsonl", ".ndjson", ".json"))
+    return _json_rows(lines, columns) if is_json else _csv_rows(lines, columns)
 
 
 def _csv_rows(lines: Iterator[str], columns: Sequence[str]) -> Rows:
@@ -48,7 +37,7 @@ def _csv_rows(lines: Iterator[str], columns: Sequence[str]) -> Rows:
         raise BadFile(f"header: {problem}") from None
     if header is None:
         raise BadFile("the file is empty")
-    _check_columns(columns, header)
+    check_columns(columns, header)
     width = len(header)
     pick: Callable[[list[str]], tuple[str, ...]] = itemgetter(*map(header.index, columns))
     try:
@@ -82,13 +71,13 @@ def _json_rows(lines: Iterator[str], columns: Sequence[str]) -> Rows:
             raise BadRow(f"must be a JSON object, got {line.strip()[:40]!r}")
         if first is None:
             first = list(row)
-            _check_columns(columns[:1], first)
+            check_columns(columns[:1], first)
         if unseen:
             unseen -= row.keys()
         yield tuple([_json_text(row.get(column)) for column in columns])
     if first is None:
         raise BadFile("the file is empty")
-    _check_columns([column for column in columns if column in unseen], first)
+    check_columns([column for column in columns if column in unseen], first)
 
 
 def _json_text(value: Any) -> str:
@@ -97,30 +86,7 @@ def _json_text(value: Any) -> str:
     return "" if value is None else json.dumps(value)
 
 
-def _parquet_rows(file: BinaryIO, columns: Sequence[str]) -> Rows:
-    parquet = require("pyarrow.parquet", "reading Parquet")
-    problems = (require("pyarrow", "reading Parquet").ArrowException, OSError, ValueError)
-    try:
-        source = parquet.ParquetFile(file)
-    except problems as error:
-        raise BadFile(f"not a Parquet file: {_first_line(error)}") from None
-    _check_columns(columns, source.schema_arrow.names)
-    try:
-        for batch in source.iter_batches(PARQUET_BATCH, columns=list(dict.fromkeys(columns))):
-            yield from zip(*(_texts(batch.column(column)) for column in columns), strict=True)
-    except problems as error:
-        raise BadRow(f"the Parquet file is damaged here: {_first_line(error)}") from None
-
-
-def _texts(column: Any) -> list[str]:
-    return ["" if value is None else str(value) for value in column.to_pylist()]
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).partition("\n")[0]
-
-
-def _check_columns(columns: Sequence[str], there: Sequence[str]) -> None:
+def check_columns(columns: Sequence[str], there: Sequence[str]) -> None:
     for column in columns:
         if there.count(column) != 1:
             problem = "no column" if column not in there else "more than one column"
