@@ -1,0 +1,1 @@
+"""What a shard keeps and decides, without Spark."""
