@@ -16,37 +16,13 @@ import pytest
 import tickwheel
 from tickwheel.bench.peers import OPERATIONS
 from tickwheel.bench.runner import PEER_NAMES
-from tickwheel.cli.__main__ import _parser, main
+from tickwheel.cli.__main__ import COMMANDS, _parser, main
 from tickwheel.cli.progress import progress
 from tickwheel.cli.quantities import duration_ns, rate_per_s, whole
 from tickwheel.trace import CHUNK_ROWS
 
 HEADER = "arrival_ms,completion_ms\n"
 GOOD = HEADER + "1,2\n3,\n"
-
-
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    """An empty folder to work in, so that messages show bare names."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
-def refused(here, capsys):
-    """Runs a command that must fail with one line, exit 2, and leave no file behind."""
-
-    def run(*argv):
-        before = {path: path.read_bytes() if path.is_file() else None for path in here.rglob("*")}
-        assert main(list(argv)) == 2
-        out, err = capsys.readouterr()
-        assert out == ""
-        assert err.startswith("tickwheel: ")
-        assert err.endswith("\n") and err.count("\n") == 1
-        assert {path: path.read_bytes() if path.is_file() else None for path in here.rglob("*")} == before
-        return err.removeprefix("tickwheel: ").removesuffix("\n")
-
-    return run
 
 
 def csv_rows(*rows):
@@ -186,7 +162,7 @@ def test_a_bad_gzip_file_gets_one_line(here, refused):
         ([], "the following arguments are required: COMMAND"),
         (["replay"], "the following arguments are required: TRACE"),
         (["replay", "no.csv"], "no.csv: No such file or directory"),
-        (["replay", "folder"], "folder: Is a directory"),
+        (["replay", "folder"], "folder: the folder holds no files"),
         (["replay", "t.csv", "--timeout", "abc"],
          "--timeout must be a duration such as 200ms or 1s, got 'abc'"),
         (["replay", "t.csv", "--timeout", "200"],
@@ -237,7 +213,7 @@ def test_a_bad_gzip_file_gets_one_line(here, refused):
          "--p75 must be so near the median (20 ms) that all latencies fit in 64 bits, got 1e+08 ms"),
         (["generate", ""], "OUT must end in .csv or .csv.gz, got ''"),
         (["generate", "new.parquet"], "OUT must end in .csv or .csv.gz, got 'new.parquet'"),
-        (["fly"], "COMMAND must be among generate, replay, bench, got 'fly'"),
+        (["fly"], f"COMMAND must be among {', '.join(COMMANDS)}, got 'fly'"),
         (["replay", "t.csv", "--unit", "h"], "--unit must be among ns, us, ms, s, got 'h'"),
         (["replay", "t.csv", "--core", "rust"], "--core must be among cython, python, got 'rust'"),
         (["replay", "t.csv", "--timeout"], "--timeout: expected one argument"),
@@ -279,6 +255,16 @@ def test_a_missing_core_gets_one_line(here, refused, monkeypatch):
     )
 
 
+def test_generate_tells_what_it_wrote(here, capsys):
+    """With --json: where, how many, and of which shape."""
+    assert main(["generate", "new.csv", "--requests", "10", "--seed", "3", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told == {
+        "out": "new.csv", "requests": 10, "seed": 3, "rate_per_s": 1000.0, "p50_ms": 20.0, "p75_ms": 60.0,
+        "never": 0,
+    }
+
+
 def test_generate_and_replay_need_no_options(here, capsys):
     """The tool's own trace is replayed with the defaults of the proposal: 200 ms."""
     assert main(["generate", "trace.csv"]) == 0
@@ -303,10 +289,14 @@ def test_json_is_one_object(here, capsys):
     assert out.count("\n") == 1
     seconds, rate = facts.pop("seconds"), facts.pop("events_per_second")
     assert rate == pytest.approx(4 / seconds)
+    assert facts.pop("cpu_seconds") > 0
+    start, width, peaks = (facts.pop(f"pending_{name}") for name in ("start_ns", "width_ns", "peaks"))
+    assert (start % width, max(peaks)) == (0, 1)
     assert facts == {
         "implementation": tickwheel.IMPLEMENTATION, "tick_ns": 7_000_000, "timeout_ns": 200_000_000,
-        "wheel_size": 512, "requests": 2, "completed": 1, "expired": 1, "peak_pending": 1, "wakeups": 1,
-        "cascades": 0, "events": 4, "lateness_p50_ns": 0, "lateness_p99_ns": 0, "lateness_max_ns": 0,
+        "wheel_size": 512, "purge_interval": None, "requests": 2, "completed": 1, "expired": 1,
+        "peak_pending": 1, "wakeups": 1, "cascades": 0, "purges": 0, "purged": 0, "peak_watched": 1,
+        "events": 4, "lateness_p50_ns": 0, "lateness_p99_ns": 0, "lateness_max_ns": 0,
     }
 
 
@@ -351,21 +341,21 @@ def test_help_and_version_end_well(capsys):
     assert main(["--version"]) == 0
     version, _ = capsys.readouterr()
     assert version == f"tickwheel {tickwheel.__version__} ({tickwheel.IMPLEMENTATION} core)\n"
-    for argv in (["--help"], ["replay", "--help"], ["generate", "--help"], ["bench", "--help"]):
+    for argv in (["--help"], *([command, "--help"] for command in COMMANDS)):
         assert main(argv) == 0
         out, err = capsys.readouterr()
         assert out.startswith("usage: tickwheel")
         assert err == ""
 
 
-@pytest.mark.parametrize("command", ["generate", "replay", "bench"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_help_says_of_each_option_what_it_takes_and_its_default(command):
     """No option without a line; quantities by their kind, not by the option's name again."""
     (commands,) = (action.choices for action in _parser()._actions if action.choices)
     options = [action for action in commands[command]._actions if action.option_strings]
     assert len(options) >= 6
     for option in options:
-        if option.dest != "help":
+        if option.dest != "help" and not option.required:
             assert re.fullmatch(r"\w.+ \(default:? .+\)", option.help), option.option_strings
         kind = {duration_ns: "DURATION", rate_per_s: "RATE", whole: "N"}.get(option.type)
         assert kind is None or option.metavar == kind

@@ -46,7 +46,7 @@ def test_nothing_is_required_at_run_time():
 def test_every_extra_is_there():
     """The extras that error messages and the README name can be installed."""
     extras = set(metadata.metadata("tickwheel").get_all("Provides-Extra"))
-    assert extras == {"report", "spark", "prometheus", "test", "bench"}
+    assert extras == {"report", "spark", "prometheus", "pipeline", "broker", "test", "bench"}
 
 
 @pytest.mark.parametrize("core", ["cython", "python"])

@@ -1,19 +1,19 @@
 """A cell: an operation, a peer, N pending timers, GC on or off. Measured in a process of its own,
 
-    python -m tickwheel.bench.cell PEER OPERATION N on|off SEED
+    python -m tickwheel.bench.cell '{"cell": {"peer": P, "operation": O, "n": N, "gc": "on|off"}, "seed": S}'
 
 so that no peer inherits another's heap, specialised bytecode or garbage.
 """
 import gc
 import json
 import os
-import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from tickwheel.bench import bulk, micro
 from tickwheel.bench.peers import PEERS
+from tickwheel.bench.process import in_fresh_process
 
 ENOUGH_OPERATIONS = 500_000     # batches are repeated until so many are done,
 ENOUGH_S = 4.0                  # or so much time has passed
@@ -29,17 +29,8 @@ class Cell:
     def measure(self, seed: int) -> "Sample":
         """One round, in a fresh process. RuntimeError: it failed; the message is its last line."""
         core = PEERS[self.peer].core if self.peer in PEERS else None
-        ended = subprocess.run(
-            [sys.executable, "-m", "tickwheel.bench.cell",
-             self.peer, self.operation, str(self.n), self.gc, str(seed)],
-            env=os.environ | ({"TICKWHEEL_CORE": core} if core else {}),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if ended.returncode:
-            raise RuntimeError((ended.stderr.strip().splitlines() or [f"exit {ended.returncode}"])[-1])
-        return Sample(**json.loads(ended.stdout))
+        arguments = {"cell": asdict(self), "seed": seed}
+        return Sample(**in_fresh_process("tickwheel.bench.cell", arguments, core=core))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +60,11 @@ def measure_here(cell: Cell, seed: int) -> Sample:
 
 
 def main(argv: list[str]) -> None:
-    peer, operation, n, collector, seed = argv
-    if collector == "off":
+    arguments = json.loads(argv[0])
+    cell = Cell(**arguments["cell"])
+    if cell.gc == "off":
         gc.disable()
-    sample = measure_here(Cell(peer, operation, int(n), collector), int(seed))
-    json.dump({"batches": sample.batches, "p99": sample.p99}, sys.stdout)
+    json.dump(asdict(measure_here(cell, arguments["seed"])), sys.stdout)
     sys.stdout.flush()
     # What is still pending need not be torn down one by one.
     os._exit(0)

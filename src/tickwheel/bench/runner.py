@@ -1,13 +1,15 @@
 """The run: which cells there are, measured round by round, peers next to one another in time."""
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.util import find_spec
 from statistics import median
+from typing import Any, Protocol
 
 from tickwheel.bench import bulk
 from tickwheel.bench.cell import Cell, Sample
 from tickwheel.bench.peers import PEERS
+from tickwheel.bench.row import CellRow
 
 PEER_NAMES = (*PEERS, bulk.NAME)
 FIRST_SEED = 20_151_028     # any would do; another round is another seed, for all peers alike
@@ -24,13 +26,10 @@ class Figure:
     p99: float          # of the chunks: the median over the rounds
 
 
-@dataclass(slots=True)
-class Row:
-    """A cell, what its rounds measured, and why there is nothing, if so."""
+class Row(CellRow[Cell, Sample]):
+    """What its samples say."""
 
-    cell: Cell
-    samples: list[Sample] = field(default_factory=list)
-    note: str | None = None
+    __slots__ = ()
 
     @property
     def figure(self) -> Figure | None:
@@ -77,7 +76,17 @@ def obstacle(cell: Cell) -> str | None:
     return None
 
 
-def measure(rows: Sequence[Row], rounds: int, show: Callable[[float], object]) -> None:
+class Measurable(Protocol):
+    """A row of whatever benchmark: a cell that can be measured, what it gave, and why there is nothing."""
+
+    samples: list[Any]
+    note: str | None
+
+    @property
+    def cell(self) -> Any: ...
+
+
+def measure(rows: Sequence[Measurable], rounds: int, show: Callable[[float], object]) -> None:
     """Fill the rows in: all of them once, then all again, so that what disturbs the machine for a
     while disturbs neighbours alike. A cell that fails keeps the reason as its note and is not repeated."""
     todo = [row for row in rows if row.note is None]

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from tickwheel._core import IMPLEMENTATION
 from tickwheel.extras import MissingExtra
 
-COMMANDS = ("generate", "replay", "bench")
+COMMANDS = ("generate", "replay", "bench", "tune", "watch", "idle", "kata", "broker")
 BAD_INPUT = 2
 INTERRUPTED = 130
 

@@ -1,7 +1,6 @@
-"""`tickwheel bench`: the micro benchmarks, this core beside its peers."""
+"""`tickwheel bench`: the micro benchmarks, this core beside its peers; and the longer ones by their names."""
 from __future__ import annotations
 
-import json
 from argparse import (
     Action,
     ArgumentParser,
@@ -10,12 +9,20 @@ from argparse import (
     RawDescriptionHelpFormatter,
     _SubParsersAction,
 )
-from collections.abc import Sequence
-from contextlib import ExitStack
 from typing import Any, NoReturn
 
-from tickwheel.cli.progress import progress
-from tickwheel.cli.quantities import file_ending_in, whole
+from tickwheel.cli import (
+    bench_broker,
+    bench_configuration,
+    bench_dropins,
+    bench_purgatory,
+    bench_recipes,
+    bench_spark,
+)
+from tickwheel.cli.bench_quantities import chosen
+from tickwheel.cli.bench_run import Page, run_rows
+from tickwheel.cli.output_options import add_output_options
+from tickwheel.cli.quantities import whole
 
 SMALLEST, LARGEST = 10, 10_000_000
 
@@ -25,7 +32,7 @@ def add_parser(subparsers: _SubParsersAction[Any]) -> None:
         "bench",
         help="measure schedule, cancel, churn, expiry and memory beside other timers",
         description="Each cell (operation, peer, size, collector) is measured in fresh processes.\n"
-        "The whole run takes an hour; narrow it down with the options.",
+        "The whole run takes an hour; narrow it down with the options. Longer benchmarks have names.",
         formatter_class=RawDescriptionHelpFormatter,
         allow_abbrev=False,
         add_help=False,
@@ -39,10 +46,25 @@ def add_parser(subparsers: _SubParsersAction[Any]) -> None:
     add("--gc", choices=("on", "off", "both"), default="both",
         help="the garbage collector (default %(default)s)")
     add("--rounds", type=whole, default=3, metavar="N", help="fresh processes a cell (default %(default)s)")
-    add("--json", action="store_true", help="print one JSON object (default: tables)")
-    add("--report", type=file_ending_in(".html", ".htm"), metavar="FILE",
-        help="write a page with plots to this .html (default: none)")
+    add_output_options(parser)
     parser.set_defaults(run=run)
+    longer = parser.add_subparsers(metavar="BENCHMARK", title="longer benchmarks", action=FirstOfAll)
+    bench_purgatory.add_parser(longer)
+    bench_configuration.add_parser(longer)
+    bench_dropins.add_parser(longer)
+    bench_spark.add_parser(longer)
+    bench_recipes.add_parser(longer)
+    bench_broker.add_parser(longer)
+
+
+class FirstOfAll(_SubParsersAction):      # type: ignore[type-arg]     # generic in the stubs alone
+    """A benchmark with options of its own: those of `bench` would be lost if they stood before its name."""
+
+    def __call__(self, parser: ArgumentParser, namespace: Namespace, values: Any, *rest: Any) -> None:
+        for action in parser._actions:
+            if getattr(namespace, action.dest, action.default) != action.default:
+                parser.error(f"{action.option_strings[0]} must not stand before {values[0]}")
+        super().__call__(parser, namespace, values, *rest)
 
 
 class ShowHelp(Action):
@@ -63,44 +85,27 @@ class ShowHelp(Action):
 
 def run(args: Namespace) -> int:
     from tickwheel.bench.peers import OPERATIONS
-    from tickwheel.bench.runner import PEER_NAMES, measure, plan
+    from tickwheel.bench.runner import PEER_NAMES, plan
     from tickwheel.cli.bench_text import as_json, as_text, heading
-    from tickwheel.output import whole_text
 
     if args.rounds < 1:
         raise ValueError(f"--rounds must be >= 1, got {args.rounds}")
     rows = plan(
-        _chosen("--only", args.only, OPERATIONS),
-        _chosen("--peers", args.peers, PEER_NAMES),
+        chosen("--only", args.only, OPERATIONS),
+        chosen("--peers", args.peers, PEER_NAMES),
         args.sizes,
         ("on", "off") if args.gc == "both" else (args.gc,),
     )
-    with ExitStack() as files:
-        # Opened first: a place that cannot be written is known before the long work.
-        if args.report:
-            from tickwheel.cli.bench_page import BenchPage
 
-            page = BenchPage(rows)
-            file = files.enter_context(whole_text(args.report))
-        if not args.json:
-            print(heading(rows), flush=True)
-        with progress("measuring") as show:
-            measure(rows, args.rounds, show)
-        if args.report:
-            file.write(page.html())
-    print(json.dumps(as_json(rows, args.rounds)) if args.json else as_text(rows))
-    return 0
+    def page() -> Page:
+        from tickwheel.cli.bench_page import BenchPage
 
+        return BenchPage(rows)
 
-def _chosen(option: str, text: str | None, known: Sequence[str]) -> Sequence[str]:
-    """Those that are named, in the order of `known`; all, if none is."""
-    if text is None:
-        return known
-    names = text.split(",")
-    for name in names:
-        if name not in known:
-            raise ValueError(f"{option} must be among {', '.join(known)}, got {name!r}")
-    return [name for name in known if name in names]
+    return run_rows(
+        args, rows, args.rounds, page=page, heading=lambda: heading(rows),
+        as_json=lambda: as_json(rows, args.rounds), as_text=lambda: as_text(rows),
+    )
 
 
 def _sizes(text: str) -> list[int]:

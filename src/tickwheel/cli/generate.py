@@ -1,8 +1,13 @@
 """`tickwheel generate`: a trace of the proposal's shape, the same for the same seed."""
 from __future__ import annotations
 
-from argparse import Namespace, _SubParsersAction
+import json
+import os
+import secrets
+import shutil
+from argparse import ArgumentTypeError, Namespace, _SubParsersAction
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tickwheel.cli.progress import Show, progress
@@ -10,6 +15,7 @@ from tickwheel.cli.quantities import duration_ns, file_ending_in, rate_per_s, sh
 from tickwheel.cli.wording import speaking_of
 
 SHOW_EVERY = 10_000     # requests
+ONLY_SPARK = ("master", "timeout", "keys", "keys_per_request", "shards")
 
 
 def add_parser(subparsers: _SubParsersAction[Any]) -> None:
@@ -20,8 +26,8 @@ def add_parser(subparsers: _SubParsersAction[Any]) -> None:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("out", metavar="OUT", type=file_ending_in(".csv", ".csv.gz"),
-        help="the file to write: CSV, gzip if it ends in .gz")
+    add("out", metavar="OUT",
+        help="the file to write: CSV, gzip if it ends in .gz; with --spark, the folder, not there yet")
     add("--requests", type=whole, default=100_000, metavar="N", help="how many (default %(default)s)")
     add("--seed", type=whole, default=1, metavar="N",
         help="another seed, another trace (default %(default)s)")
@@ -33,26 +39,55 @@ def add_parser(subparsers: _SubParsersAction[Any]) -> None:
         help="its upper quartile, not below --p50 (default %(default)s)")
     add("--never", type=share, default=0, metavar="SHARE",
         help="share of the requests that are never completed, 0 to 1 (default %(default)s)")
+    add("--spark", action="store_true", help="write the same requests on Spark, as Parquet (default: CSV)")
+    add("--json", action="store_true", help="print one JSON object about it (default: nothing)")
+    group = parser.add_argument_group("with --spark")
+    add = group.add_argument
+    add("--master", metavar="MASTER",
+        help="where Spark runs; OUT must be on storage that all its machines share (default local[*])")
+    add("--timeout", type=duration_ns, metavar="DURATION", help="of each request (default 200ms)")
+    add("--keys", type=whole, metavar="N", help="how many there are to watch (default 100000)")
+    add("--keys-per-request", type=whole, metavar="N", help="distinct keys of each request (default 3)")
+    add("--shards", type=whole, metavar="N",
+        help="a folder shard=K each if there is more than one (default 1)")
     parser.set_defaults(run=run)
 
 
 @speaking_of(
-    requests="--requests", seed="--seed", rate_per_s="--rate", p50_ms="--p50", p75_ms="--p75", never="--never"
+    requests="--requests", seed="--seed", rate_per_s="--rate", p50_ms="--p50", p75_ms="--p75",
+    never="--never", master="--master", n_keys="--keys", keys_per_request="--keys-per-request",
+    n_shards="--shards",
 )
 def run(args: Namespace) -> int:
+    shape = {
+        "seed": args.seed,
+        "rate_per_s": args.rate,
+        "p50_ms": args.p50 / 1e6,
+        "p75_ms": args.p75 / 1e6,
+        "never": args.never,
+    }
+    for option in ONLY_SPARK:
+        if not args.spark and getattr(args, option) is not None:
+            raise ValueError(f"--{option.replace('_', '-')} must be given with --spark alone")
+    if args.spark:
+        _with_spark(args, shape)
+    else:
+        _as_csv(args, shape)
+    if args.json:
+        print(json.dumps({"out": args.out, "requests": args.requests, **shape}))
+    return 0
+
+
+def _as_csv(args: Namespace, shape: dict[str, Any]) -> None:
     from tickwheel.workload import generate, write_trace
 
-    requests = generate(
-        args.requests,
-        seed=args.seed,
-        rate_per_s=args.rate,
-        p50_ms=args.p50 / 1e6,
-        p75_ms=args.p75 / 1e6,
-        never=args.never,
-    )
+    try:
+        file_ending_in(".csv", ".csv.gz")(args.out)
+    except ArgumentTypeError as error:
+        raise ValueError(f"OUT {error}") from None
+    requests = generate(args.requests, **shape)
     with progress("generating") as show:
         write_trace(args.out, _shown(requests, args.requests, show))
-    return 0
 
 
 def _shown(requests: Iterator[tuple[int, int]], total: int, show: Show) -> Iterator[tuple[int, int]]:
@@ -60,3 +95,47 @@ def _shown(requests: Iterator[tuple[int, int]], total: int, show: Show) -> Itera
         if number % SHOW_EVERY == 0:
             show(number / total)
         yield request
+
+
+def _with_spark(args: Namespace, shape: dict[str, Any]) -> None:
+    from tickwheel.spark.progress import job_progress
+    from tickwheel.spark.session import local_session
+
+    shards = 1 if args.shards is None else args.shards
+    keys = {"n_keys": args.keys, "keys_per_request": args.keys_per_request}
+    shape |= {name: value for name, value in keys.items() if value is not None}
+    if args.timeout is not None:
+        shape["timeout_ms"] = args.timeout / 1e6
+    # The session ends before the folder takes its place or is removed: nobody writes into it then.
+    session = local_session(args.master or "local[*]", "generate --spark")
+    with _whole_folder(args.out) as folder, session as spark:
+        from tickwheel.spark.workload import generate_requests
+
+        requests = generate_requests(spark, args.requests, n_shards=shards, **shape)
+        with progress("generating") as show, job_progress(spark, show):
+            if shards == 1:
+                requests.write.mode("overwrite").parquet(f"file://{folder}")
+            else:
+                # Sorted here, since Spark would sort by shard alone and promises no order within it.
+                ordered = requests.sortWithinPartitions("shard", "request_id")
+                ordered.write.mode("overwrite").partitionBy("shard").parquet(f"file://{folder}")
+
+
+@contextmanager
+def _whole_folder(path: str) -> Iterator[str]:
+    """The absolute name of a hidden neighbour, which becomes the folder `path` when the block ends."""
+    target = os.path.abspath(path)
+    if os.path.lexists(target):
+        raise ValueError(f"OUT must be a folder that is not there yet, got {path!r}")
+    parent, name = os.path.split(target)
+    neighbour = os.path.join(parent, f".{name}.{secrets.token_hex(4)}.part")
+    try:
+        os.mkdir(neighbour)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from None
+    try:
+        yield neighbour
+        os.rename(neighbour, target)
+    except BaseException:
+        shutil.rmtree(neighbour, ignore_errors=True)
+        raise

@@ -10,9 +10,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from tickwheel.cli.progress import Show, progress
-from tickwheel.cli.quantities import column_value, duration_ns, file_ending_in, whole
+from tickwheel.cli.quantities import duration_ns, file_ending_in, whole
+from tickwheel.cli.trace_options import add_trace_options
 from tickwheel.cli.wording import speaking_of
-from tickwheel.units import UNITS, from_ns
+from tickwheel.units import from_ns
 
 if TYPE_CHECKING:
     from tickwheel.replay import ReplayResult
@@ -30,18 +31,14 @@ def add_parser(subparsers: _SubParsersAction[Any]) -> None:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("trace", metavar="TRACE", help="CSV or JSON lines (.jsonl), also .gz, or .parquet")
-    add("--arrival", default="arrival_ms", metavar="COL", help="time of arrival (default %(default)s)")
-    add("--completion", default="completion_ms", metavar="COL",
-        help="time of completion, empty where there was none (default %(default)s)")
-    add("--unit", choices=UNITS, help="of both columns (default: as their names end)")
-    add("--timeout", type=duration_ns, default="200ms", metavar="DURATION",
-        help="of each request, such as 200ms or 1s (default %(default)s)")
+    add("trace", metavar="TRACE",
+        help="CSV or JSON lines (.jsonl), also .gz, or .parquet; or a folder of such files")
+    add_trace_options(parser)
     add("--tick", type=duration_ns, default="1ms", metavar="DURATION",
         help="the unit of the wheel's time, such as 1ms (default %(default)s)")
     add("--wheel-size", type=whole, default=512, metavar="N", help="buckets a wheel (default %(default)s)")
-    add("--where", type=column_value, action="append", default=[], metavar="COL=VALUE",
-        help="only rows whose column has this value, an empty one for null; repeatable (default: all)")
+    add("--purge-interval", type=whole, metavar="N",
+        help="ended requests that watcher lists may hold before a purge (default: they leave at once)")
     add("--id", metavar="COL", help="names the requests in --outcomes (default: their row numbers)")
     add("--core", choices=("cython", "python"), help="which core replays it (default: the one in use)")
     add("--json", action="store_true", help="print one JSON object (default: text)")
@@ -52,7 +49,9 @@ def add_parser(subparsers: _SubParsersAction[Any]) -> None:
     parser.set_defaults(run=run)
 
 
-@speaking_of(wheel_size="--wheel-size", core="--core", unit="--unit", id="--id")
+@speaking_of(
+    wheel_size="--wheel-size", purge_interval="--purge-interval", core="--core", unit="--unit", id="--id"
+)
 def run(args: Namespace) -> int:
     from tickwheel.cli.replay_page import ReplayPage
     from tickwheel.output import whole_text
@@ -61,14 +60,16 @@ def run(args: Namespace) -> int:
     from tickwheel.trace import Trace
 
     _check_files(trace=args.trace, outcomes=args.outcomes, report=args.report)
+    timeout_ns = args.timeout if args.timeout_column is None else None
     trace = Trace(
         args.trace,
         arrival=args.arrival,
         completion=args.completion,
+        timeout=args.timeout_column,
         unit=args.unit,
         where=args.where,
         id=args.id,
-        latest_ns=latest_arrival_ns(args.tick, args.timeout),
+        latest_ns=latest_arrival_ns(args.tick, timeout_ns or 0),
     )
     takers: list[Callable[[Outcomes], None]] = []
     with ExitStack() as files:
@@ -83,8 +84,9 @@ def run(args: Namespace) -> int:
             result = replay(
                 _shown(trace, show),
                 tick_ns=args.tick,
-                timeout_ns=args.timeout,
+                timeout_ns=timeout_ns,
                 wheel_size=args.wheel_size,
+                purge_interval=args.purge_interval,
                 core=args.core,
                 on_outcomes=_to_all(takers),
             )
@@ -128,6 +130,7 @@ def _text(result: ReplayResult) -> str:
     p50, p99, most = (
         from_ns(ns, "ms") for ns in (result.lateness_p50_ns, result.lateness_p99_ns, result.lateness_max_ns)
     )
+    purges = f"{result.purges:,}, of {result.purged:,} requests; peak watched {result.peak_watched:,}"
     facts = {
         "core": result.implementation,
         "requests": f"{result.requests:,}",
@@ -136,6 +139,7 @@ def _text(result: ReplayResult) -> str:
         "peak pending": f"{result.peak_pending:,}",
         "bucket wake-ups": f"{result.wakeups:,}",
         "cascades": f"{result.cascades:,}",
+        "purges": "-" if result.purge_interval is None else purges,
         "lateness": f"p50 {p50} ms, p99 {p99} ms, max {most} ms" if result.expired else "-",
         "events": f"{result.events:,} in {result.seconds:.3f} s, {result.events_per_second:,.0f} per second",
     }

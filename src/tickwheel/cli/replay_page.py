@@ -11,41 +11,6 @@ from tickwheel.replay.outcomes import Outcomes
 from tickwheel.report import Report, new_figure
 from tickwheel.units import NEVER, from_ns
 
-SLICES = 1024
-
-
-class PendingOverTime:
-    """How many requests are pending at the end of each slice of time; slices double in width as it grows."""
-
-    def __init__(self) -> None:
-        self.first = 0              # ns; the first arrival
-        self.width = 1              # ns
-        self._changes: list[int] = []
-
-    def add(self, outcomes: Outcomes) -> None:
-        for arrival, completion, fire in zip(
-            outcomes.arrivals, outcomes.completions, outcomes.fires, strict=True
-        ):
-            if not self._changes:
-                self.first = arrival
-                self._changes = [0] * SLICES
-            end = completion if fire == NEVER else fire
-            while end - self.first >= self.width * SLICES:
-                self._double()
-            self._changes[(arrival - self.first) // self.width] += 1
-            self._changes[(end - self.first) // self.width] -= 1
-
-    def points(self) -> tuple[list[float], list[int]]:
-        """Seconds since the first arrival, and the requests pending then."""
-        last = max((i for i, change in enumerate(self._changes) if change), default=-1)
-        pending = list(accumulate(self._changes[: last + 1], initial=0))
-        return [i * self.width / 1e9 for i in range(len(pending))], pending
-
-    def _double(self) -> None:
-        self.width *= 2
-        pairs = zip(self._changes[::2], self._changes[1::2], strict=True)
-        self._changes = [a + b for a, b in pairs] + [0] * (SLICES // 2)
-
 
 class ReplayPage:
     """`add` takes the outcomes of a replay in their order; `html` is the page when it is done."""
@@ -53,11 +18,9 @@ class ReplayPage:
     def __init__(self, trace: str) -> None:
         self.trace = trace
         self._figure = new_figure()     # if that needs an extra, say so before the long work
-        self._pending = PendingOverTime()
         self._latencies = [0] * SIZE
 
     def add(self, outcomes: Outcomes) -> None:
-        self._pending.add(outcomes)
         for arrival, completion, fire in zip(
             outcomes.arrivals, outcomes.completions, outcomes.fires, strict=True
         ):
@@ -65,13 +28,15 @@ class ReplayPage:
                 self._latencies[index_of(completion - arrival)] += 1
 
     def html(self, result: ReplayResult) -> str:
+        own = "each request's own"
         report = Report(f"Replay of {self.trace}", packages=("matplotlib", "pyarrow"))
         report.table("Replay", [
             ("what", "value"),
             ("core", result.implementation),
-            ("timeout, ms", from_ns(result.timeout_ns, "ms")),
+            ("timeout, ms", own if result.timeout_ns is None else from_ns(result.timeout_ns, "ms")),
             ("tick, ms", from_ns(result.tick_ns, "ms")),
             ("wheel size", result.wheel_size),
+            ("purge interval", result.purge_interval),
         ])
         report.table("Outcomes", [
             ("outcome", "requests", "share"),
@@ -85,13 +50,16 @@ class ReplayPage:
             ("peak pending", result.peak_pending),
             ("bucket wake-ups", result.wakeups),
             ("cascades", result.cascades),
+            ("purges", result.purges),
+            ("purged", result.purged),
+            ("peak watched", result.peak_watched),
             ("lateness p50, ms", result.lateness_p50_ns / 1e6),
             ("lateness p99, ms", result.lateness_p99_ns / 1e6),
             ("lateness max, ms", result.lateness_max_ns / 1e6),
             ("events per second", round(result.events_per_second)),
         ])
         if result.requests:
-            self._plot_pending(result.peak_pending)
+            self._plot_pending(result)
             report.plot("Pending over time", self._figure)
         if result.completed:
             latencies = _share_figure(self._latencies, "latency, ms", wide=True)
@@ -101,12 +69,13 @@ class ReplayPage:
             report.plot("Lateness of the expired requests", lateness)
         return report.html()
 
-    def _plot_pending(self, peak: int) -> None:
+    def _plot_pending(self, result: ReplayResult) -> None:
         axes = self._figure.subplots()
-        seconds, pending = self._pending.points()
-        axes.plot(seconds, pending, label=f"at the end of each {self._pending.width / 1e6:.3g} ms")
-        axes.axhline(peak, linestyle=":", color="black", label=f"peak {peak:,}")
-        axes.set(xlabel="seconds since the first arrival", ylabel="pending requests", ylim=(0, None))
+        width, peaks = result.pending_width_ns, result.pending_peaks
+        seconds = [i * width / 1e9 for i in range(len(peaks) + 1)]
+        axes.stairs(peaks, seconds, label=f"the most in each {width / 1e9:.3g} s")
+        axes.axhline(result.peak_pending, linestyle=":", color="black", label=f"peak {result.peak_pending:,}")
+        axes.set(xlabel="seconds since the start", ylabel="pending requests", ylim=(0, None))
         axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2)
 
 
