@@ -286,9 +286,11 @@ QUICK = (
 )
 
 
-def test_the_command_prints_tables(capsys):
-    """The first line names core and machine, the caveats come before the figures, each cell has its row."""
-    assert main(["bench", *QUICK, "--gc", "off"]) == 0
+def test_the_command_prints_tables_and_writes_a_report(tmp_path, capsys):
+    """The first line names core and machine, the caveats come before the figures, each cell has its row.
+    Plots over N and of ratios, an operation each."""
+    page = tmp_path / "out.html"
+    assert main(["bench", *QUICK, "--gc", "off", "--report", str(page)]) == 0
     out, err = capsys.readouterr()
     lines = out.splitlines()
     assert lines[0].startswith("tickwheel ") and "core)" in lines[0] and "CPU" in lines[0]
@@ -298,6 +300,10 @@ def test_the_command_prints_tables(capsys):
         start = next(number for number, line in enumerate(lines) if line.startswith(title))
         assert [line.split()[0] for line in lines[start + 2:start + 5]] == ["tickwheel", "heapq", "table"]
     assert err == ""
+    text = page.read_text()
+    assert text.count("<svg") == 4
+    assert "schedule, GC off: ns an operation, over the pending timers" in text
+    assert "cancel, GC off: ns an operation, as a multiple of tickwheel" in text
 
 
 def test_the_command_prints_json(capsys):
@@ -311,17 +317,6 @@ def test_the_command_prints_json(capsys):
         assert cell["figure"]["low"] <= cell["figure"]["median"] <= cell["figure"]["high"]
         assert cell["ratio"] > 0
         assert cell["gc"] in ("on", "off")
-
-
-def test_the_command_writes_a_report(tmp_path, capsys):
-    """Plots over N and of ratios, an operation each, and the tables."""
-    pytest.importorskip("matplotlib")
-    page = tmp_path / "out.html"
-    assert main(["bench", *QUICK, "--gc", "off", "--report", str(page)]) == 0
-    text = page.read_text()
-    assert text.count("<svg") == 4
-    assert "schedule, GC off: ns an operation, over the pending timers" in text
-    assert "cancel, GC off: ns an operation, as a multiple of tickwheel" in text
 
 
 @pytest.mark.parametrize(("argv", "problem"), [

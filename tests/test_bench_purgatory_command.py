@@ -135,9 +135,11 @@ QUICK = (
 )
 
 
-def test_the_command_prints_tables(capsys):
-    """Machine and setting first, then the caveats, then a table a load, the peaks and the single requests."""
-    assert main(["bench", "purgatory", *QUICK, "--requests", "100"]) == 0
+def test_the_command_prints_tables_and_writes_a_report(tmp_path, capsys):
+    """Machine and setting first, then the caveats, then a table a load, the peaks and the single requests.
+    Three plots a load: achieved over target rate, CPU and memory over achieved rate."""
+    page = tmp_path / "out.html"
+    assert main(["bench", "purgatory", *QUICK, "--requests", "100", "--report", str(page)]) == 0
     out, err = capsys.readouterr()
     lines = out.splitlines()
     assert lines[0].startswith("tickwheel ") and "core)" in lines[0] and "CPU" in lines[0]
@@ -155,6 +157,11 @@ def test_the_command_prints_tables(capsys):
     assert "One request at a time, one thread: construct, watch, complete; ns" in lines
     assert lines.index("Promises") < len(lines) - 1
     assert err == ""
+    text = page.read_text()
+    assert text.count("<svg") == 6
+    for what in ("achieved over target rate", "CPU time over achieved rate", "memory over achieved rate"):
+        assert f"low: latency p50 20 ms, p75 60 ms; 3 of 100 keys; 100 requests: {what}" in text
+    assert "wheel 64" in text and "Promises" in text
 
 
 def test_the_command_prints_json(capsys):
@@ -173,18 +180,6 @@ def test_the_command_prints_json(capsys):
     assert result["setting"]["timeout"] == 0.2
     assert result["calibration"]["ns"] > 0
     assert any(promise["promise"].startswith("wheel 64, low: at least") for promise in result["promises"])
-
-
-def test_the_command_writes_a_report(tmp_path, capsys):
-    """Three plots a load: achieved over target rate, CPU and memory over achieved rate."""
-    pytest.importorskip("matplotlib")
-    page = tmp_path / "out.html"
-    assert main(["bench", "purgatory", *QUICK, "--latency", "low", "--report", str(page)]) == 0
-    text = page.read_text()
-    assert text.count("<svg") == 3
-    for what in ("achieved over target rate", "CPU time over achieved rate", "memory over achieved rate"):
-        assert f"low: latency p50 20 ms, p75 60 ms; 3 of 100 keys; 200 requests: {what}" in text
-    assert "wheel 64" in text and "Promises" in text
 
 
 @pytest.mark.parametrize(("argv", "problem"), [

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("eager_switching")
 @pytest.fixture
 def many(core, soak):
     """Fewer on the reference, which takes its time."""
-    return 1_000_000 if soak else 50_000 if core == "cython" else 15_000
+    return 1_000_000 if soak else 50_000 if core == "cython" else 5000
 
 
 def run_together(start, *functions):

@@ -92,7 +92,7 @@ def test_traces_in_micro_batches_equal_plain_loops(spark, tmp_path, rng, clicks,
 
 def test_traces_killed_at_random_points_equal_plain_loops(spark, tmp_path, rng, clicks, spans, soak):
     """SIGKILL to Python, the JVM and its workers, then on from the checkpoints: every outcome, once."""
-    kills, files = (10, 44) if soak else (2, 9)
+    kills, files = (10, 44) if soak else (1, 7)
     ended = put(tmp_path, clicks, spans, rng, files)
     for _ in range(kills):
         with running(tmp_path) as process:
