@@ -6,17 +6,17 @@ import atexit
 import operator
 import warnings
 import weakref
-from types import TracebackType
-from typing import NoReturn, Self
+from typing import NoReturn
 
 from tickwheel._core import DelayedOperation, PurgatoryCore, PurgatoryFront
+from tickwheel.closing import Closing
 from tickwheel.metrics import PurgatoryStats, percentile
 from tickwheel.timer import Timer
 
 __all__ = ["DelayedOperationPurgatory"]
 
 
-class DelayedOperationPurgatory(PurgatoryFront):
+class DelayedOperationPurgatory(Closing, PurgatoryFront):
     """Holds delayed operations until something happens to one of their keys, or until their timeout.
 
     name            for people
@@ -81,14 +81,6 @@ class DelayedOperationPurgatory(PurgatoryFront):
         if self._owns_timer:
             self.timer.close()
         return operations
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"cannot copy or pickle {self!r}: it has operations")

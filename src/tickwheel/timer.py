@@ -14,11 +14,11 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 from tickwheel._core import ReadyQueue, TimerCore, TimerFront, TimerTask
 from tickwheel.clock import Clock, ManualClock, MonotonicClock, Sleeper
+from tickwheel.closing import Closing
 from tickwheel.executor import Executor, ForeignExecutor, Worker
 from tickwheel.log import logger
 from tickwheel.metrics import TimerStats, percentile
@@ -34,7 +34,7 @@ T = TypeVar("T")
 _numbers = itertools.count(1)
 
 
-class Timer(TimerFront):
+class Timer(Closing, TimerFront):
     """Runs callbacks after a delay: millions may be pending, and scheduling or cancelling one is O(1).
 
     tick            seconds: the unit of time; deadlines are rounded up to it, never down (R1)
@@ -258,14 +258,6 @@ class Timer(TimerFront):
             queue = ReadyQueue(executor=foreign, in_context=foreign.in_context)
             self._foreign[id(executor)] = queue
         return queue
-
-    def __enter__(self) -> Timer:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"cannot copy or pickle {self!r}: it has threads and tasks")

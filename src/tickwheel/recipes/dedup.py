@@ -8,10 +8,10 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Hashable, Iterable, Iterator
-from types import TracebackType
-from typing import NoReturn, Self, TypeVar
+from typing import NoReturn, TypeVar
 
 from tickwheel._core import TimerTask
+from tickwheel.closing import Closing
 from tickwheel.log import logger
 from tickwheel.recipes.arguments import check_hashable, check_timer, seconds
 from tickwheel.timer import Timer
@@ -25,7 +25,7 @@ CHUNK = 1024  # entries freed in one go: as long as the lock, or a loop, is held
 WAKEUPS = 64  # of the freeing task in a window, at most, unless it is behind
 
 
-class Deduplicator:
+class Deduplicator(Closing):
     """Says whether a key comes for the first time in `window` seconds, and forgets it when they are over.
 
     window   seconds, > 0: an accepted key is a repeat until `accepted + window`, when it passes again
@@ -179,14 +179,6 @@ class Deduplicator:
     def __bool__(self) -> bool:
         """True, also while it holds nothing."""
         return True
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"cannot copy or pickle {self!r}: it has a timer")

@@ -8,10 +8,10 @@ import threading
 import weakref
 from collections.abc import Callable, Hashable
 from contextlib import suppress
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, TypeVar
 
 from tickwheel._core import IdleClient, IdleFront
+from tickwheel.closing import Closing
 from tickwheel.recipes.arguments import check_hashable, check_timer, seconds
 from tickwheel.timer import Timer
 
@@ -36,7 +36,7 @@ class IdleStats(NamedTuple):
     checks: int  # how often the timer looked at a key: once a timeout and key online, whatever the touches
 
 
-class IdleTracker(IdleFront, Generic[K]):
+class IdleTracker(Closing, IdleFront, Generic[K]):
     """Calls `on_idle(key)` once for each key that has not been touched for `timeout` seconds.
 
     timeout     seconds, > 0
@@ -210,14 +210,6 @@ class IdleTracker(IdleFront, Generic[K]):
                 assert state in ("PENDING", "QUEUED"), f"D3: {key!r} is online and its task {state}"
 
     _check_key = staticmethod(check_hashable)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"cannot copy or pickle {self!r}: it has a timer and tasks")

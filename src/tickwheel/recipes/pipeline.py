@@ -17,10 +17,10 @@ import threading
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING, Generic, Literal, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar
 from uuid import UUID
 
+from tickwheel.closing import Closing
 from tickwheel.log import logger
 from tickwheel.recipes.dedup import Deduplicator
 from tickwheel.recipes.keyed import KeyedExecutor
@@ -70,7 +70,7 @@ class EventStream(Protocol[E]):
     def consume(self, consumer: EventConsumer[E], /) -> None: ...
 
 
-class Stage(Generic[E]):
+class Stage(Closing, Generic[E]):
     """A consumer that wraps another one, its `downstream`.
 
     `close()` closes downstream, if that can be closed: so the outermost stage closes the chain, the consumer
@@ -88,14 +88,6 @@ class Stage(Generic[E]):
         close = getattr(self.downstream, "close", None)
         if close is not None:
             close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class IgnoreDuplicates(Stage[E]):

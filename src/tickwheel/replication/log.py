@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
+from tickwheel.closing import Closing
 from tickwheel.log import logger
 from tickwheel.replication.batches import Batch
 from tickwheel.replication.errors import OffsetOutOfRange
@@ -22,7 +23,7 @@ class Position(NamedTuple):
     byte: int
 
 
-class Log:
+class Log(Closing):
     """An append-only log in `folder`, which is recovered as it is opened. One user at a time.
 
     L1 Offsets are dense: a batch begins where the one before it ended. L2 What `read` returns is whole
@@ -207,12 +208,6 @@ class Log:
     def close(self) -> None:
         for segment in self._segments:
             segment.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def flush_folder(folder: Path) -> None:

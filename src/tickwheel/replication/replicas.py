@@ -7,8 +7,9 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Self, TypeVar
+from typing import NamedTuple, TypeVar
 
+from tickwheel.closing import Closing
 from tickwheel.log import logger
 from tickwheel.metrics import PurgatoryStats
 from tickwheel.purgatory import DelayedOperationPurgatory
@@ -60,7 +61,7 @@ class Following(NamedTuple):
     topology: int
 
 
-class ReplicaManager:
+class ReplicaManager(Closing):
     """Partitions with `replicas` copies each under the folder `data`; the requests to them, and who waits.
 
     Thread-safe. `done` callbacks are called once, in the thread whose append, fetch or timeout completed the
@@ -327,12 +328,6 @@ class ReplicaManager:
         self._topics.close()
         if self._owns_timer:
             self._timer.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _check_finite(seconds: float, name: str) -> None:
