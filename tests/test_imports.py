@@ -41,7 +41,7 @@ FLOORS = [
     {"purgatory", "trace"},
     {"timer"},
     {"executor", "extras", "futures", "loopexecutor", "machine", "output", "reaper", "units"},
-    {"_loopcore", "clock", "closing", "log", "metrics"},
+    {"_loopcore", "clock", "closing", "log", "meanwhile", "metrics"},
     {"_core", "bootclock"},
     {"_reference", "locksleeper", *(path.stem for path in EXT.rglob("*.pyx"))},
 ]

@@ -10,16 +10,18 @@ from __future__ import annotations
 import json
 import os
 import sys
-import threading
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import cycle
-from types import TracebackType
-from typing import Any, Self
+from threading import Event
+from typing import Any
 
 from tickwheel.bench.process import in_fresh_process
 from tickwheel.bench.purgatories.wheel import WheelPurgatory
 from tickwheel.bench.purgatory.run import Sample, Setting, run
+from tickwheel.meanwhile import meanwhile
 from tickwheel.timer import Timer
 
 EVERY_S = 0.02
@@ -33,33 +35,6 @@ Configurations = Sequence[tuple[float, int]]        # tick in seconds, wheel siz
 class LiveSample:
     reconfigured: int
     run: Sample
-
-
-class Reconfigurer:
-    """Within the block a thread gives the timer one configuration after the other, again and again."""
-
-    def __init__(self, timer: Timer, configurations: Configurations) -> None:
-        self.times = 0
-        self._timer = timer
-        self._configurations = cycle(configurations)
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._go_on, name="reconfigurer", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _go_on(self) -> None:
-        while not self._over.wait(EVERY_S):
-            tick, wheel_size = next(self._configurations)
-            self._timer.reconfigure(tick=tick, wheel_size=wheel_size)
-            self.times += 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +63,22 @@ def measure_here(cell: LiveCell, seed: int) -> LiveSample:
     setting = Setting(
         WheelPurgatory.name, wheel_size=wheel_size, tick=tick, rate=RATE, requests=cell.requests
     )
-    reconfigurers: list[Reconfigurer] = []
+    times = 0
 
-    def beside(purgatory: Any) -> Reconfigurer:
-        reconfigurers.append(Reconfigurer(purgatory.timer, cell.configurations))
-        return reconfigurers[0]
+    def reconfigure(timer: Timer, over: Event) -> None:
+        """One configuration after the other, again and again."""
+        nonlocal times
+        configurations = cycle(cell.configurations)
+        while not over.wait(EVERY_S):
+            tick, wheel_size = next(configurations)
+            timer.reconfigure(tick=tick, wheel_size=wheel_size)
+            times += 1
+
+    def beside(purgatory: Any) -> AbstractContextManager[None]:
+        return meanwhile(partial(reconfigure, purgatory.timer), "reconfigurer")
 
     sample = run(setting, seed, beside)
-    return LiveSample(reconfigurers[0].times, sample)
+    return LiveSample(times, sample)
 
 
 def main(argv: list[str]) -> None:

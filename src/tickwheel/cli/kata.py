@@ -3,9 +3,8 @@ from __future__ import annotations
 
 import json
 from argparse import Namespace, _SubParsersAction
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from threading import Event, Thread
+from contextlib import AbstractContextManager, ExitStack
+from threading import Event
 from time import monotonic
 from typing import Any
 
@@ -14,6 +13,7 @@ from tickwheel.cli.output_options import add_output_options
 from tickwheel.cli.progress import Show, progress
 from tickwheel.cli.quantities import duration_ns, share, whole
 from tickwheel.cli.wording import speaking_of
+from tickwheel.meanwhile import meanwhile
 
 SHOW_EVERY_S = 0.25
 # Not defaults of the parser: with --spark they must not be given.
@@ -112,19 +112,12 @@ def _run_designs(args: Namespace) -> int:
     return 0
 
 
-@contextmanager
-def _by_the_clock(show: Show, longest_s: float) -> Iterator[None]:
+def _by_the_clock(show: Show, longest_s: float) -> AbstractContextManager[None]:
     """Show how much of the time is over, while the block waits for what takes so long."""
-    over, start = Event(), monotonic()
+    start = monotonic()
 
-    def shows() -> None:
+    def shows(over: Event) -> None:
         while not over.wait(SHOW_EVERY_S):
             show(min(1.0, (monotonic() - start) / longest_s))
 
-    thread = Thread(target=shows, name="progress", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
+    return meanwhile(shows, "progress")

@@ -1,12 +1,13 @@
 """How far Spark is, for a progress bar."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from threading import Event, Thread
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
+from threading import Event
 from typing import TYPE_CHECKING
 
 from tickwheel.extras import require
+from tickwheel.meanwhile import meanwhile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
 INTERVAL_S = 0.2
 
 
-@contextmanager
-def job_progress(spark: SparkSession, show: Callable[[float], object]) -> Iterator[None]:
+def job_progress(spark: SparkSession, show: Callable[[float], object]) -> AbstractContextManager[None]:
     """While the block runs, `show` gets the share of tasks that are done, of all jobs begun in it.
 
     Never goes back. It asks the status tracker of a session that is not Spark Connect's, as
@@ -23,13 +23,12 @@ def job_progress(spark: SparkSession, show: Callable[[float], object]) -> Iterat
     """
     lost = require("py4j.protocol", "a progress bar", extra="spark").Py4JError
     tracker = spark.sparkContext.statusTracker()
-    ended = Event()
 
-    def follow() -> None:
+    def follow(over: Event) -> None:
         stages: dict[int, tuple[int, int]] = {}     # tasks done, tasks
         shown = 0.0
         with suppress(lost, OSError):               # the block hears of it too
-            while not ended.wait(INTERVAL_S):
+            while not over.wait(INTERVAL_S):
                 jobs = [tracker.getJobInfo(job) for job in tracker.getActiveJobsIds()]
                 for number in {stage for job in jobs if job for stage in job.stageIds} | stages.keys():
                     stage = tracker.getStageInfo(number)
@@ -40,10 +39,4 @@ def job_progress(spark: SparkSession, show: Callable[[float], object]) -> Iterat
                 shown = max(shown, done / max(tasks, 1))
                 show(shown)
 
-    follower = Thread(target=follow, name="spark-progress", daemon=True)
-    follower.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        follower.join()
+    return meanwhile(follow, "spark-progress")

@@ -4,17 +4,17 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-import threading
 from asyncio.subprocess import PIPE
 from dataclasses import asdict
 from pathlib import Path
+from threading import Event
 from time import monotonic, process_time
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from tickwheel.bench.broker.load import Visit
 from tickwheel.bench.broker.sample import Sample, Seen, Setting, Sizes
 from tickwheel.bench.recipes.descriptors import allow_connections
+from tickwheel.meanwhile import meanwhile
 from tickwheel.replication.broker import Broker
 from tickwheel.replication.follower import Follower
 from tickwheel.replication.replicas import ReplicaManager
@@ -26,30 +26,18 @@ FILES_A_LOG = 2         # that are open at once, at most
 
 
 class Probe:
-    """The purgatories' sizes: a thread looks twenty times a second."""
+    """The purgatories' sizes: `look_on` looks twenty times a second."""
 
     def __init__(self, manager: ReplicaManager) -> None:
         self.seen: list[Sizes] = []     # `at_s` on the monotonic clock
         self._manager = manager
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look_on, name="probe", daemon=True)
 
-    def _look_on(self) -> None:
-        while not self._over.wait(LOOK_EVERY_S):
+    def look_on(self, over: Event) -> None:
+        while not over.wait(LOOK_EVERY_S):
             produce, fetch = self._manager.stats()
             self.seen.append(
                 Sizes(monotonic(), produce.delayed, produce.watched, fetch.delayed, fetch.watched)
             )
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._over.set()
-        self._thread.join()
 
 
 async def measure_rate(rate: int, setting: Setting, seed: int, folder: Path) -> Sample:
@@ -72,7 +60,8 @@ async def measure_rate(rate: int, setting: Setting, seed: int, folder: Path) -> 
         )
         begin = await _said(load)
         cpu_s, since = process_time(), monotonic()
-        with Probe(manager) as probe:
+        probe = Probe(manager)
+        with meanwhile(probe.look_on, "probe"):
             answered = await _said(load)
             cpu_s, wall_s = process_time() - cpu_s, monotonic() - since
         seen = Seen(**await _said(load))

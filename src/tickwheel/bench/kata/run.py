@@ -1,12 +1,12 @@
 """One run: a design consumes the stream, and what was seen is a `Sample`."""
 from __future__ import annotations
 
-import threading
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import count, takewhile
+from threading import Event
 from time import monotonic, sleep
 from typing import Any
 
@@ -14,6 +14,7 @@ from tickwheel.bench.kata.designs import DESIGNS, Parts, Projection
 from tickwheel.bench.kata.pacing import PacedStream
 from tickwheel.bench.kata.stream import Delivery, deliveries
 from tickwheel.bench.kata.witness import Seen, Witness
+from tickwheel.meanwhile import meanwhile
 from tickwheel.recipes.pipelinemetrics import Durations, PipelineMetrics, PipelineStats
 from tickwheel.workload import check
 
@@ -146,24 +147,17 @@ class Look:
         self._metrics = metrics
         self._witness = witness
 
-    @contextmanager
-    def every_second(self, duration_s: float) -> Iterator[None]:
+    def every_second(self, duration_s: float) -> AbstractContextManager[None]:
         """While the block runs; the last second of `duration_s` is left to the caller."""
-        over, start = threading.Event(), monotonic()
+        start = monotonic()
 
-        def looks() -> None:
+        def looks(over: Event) -> None:
             for second in takewhile(lambda second: second < duration_s, count(1)):
                 if over.wait(start + second - monotonic()):
                     return
                 self.look(second)
 
-        thread = threading.Thread(target=looks, name="look", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join()
+        return meanwhile(looks, "look")
 
     def look(self, at_s: float) -> None:
         seen, stats = self._witness.seen(), self._metrics.stats()

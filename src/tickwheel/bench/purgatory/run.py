@@ -20,6 +20,7 @@ from tickwheel.bench.purgatories.bare import BarePurgatory
 from tickwheel.bench.purgatories.interface import Purgatory
 from tickwheel.bench.purgatory.load import Load, make_load
 from tickwheel.bench.purgatory.witness import Collections, Trouble, Witness
+from tickwheel.meanwhile import meanwhile
 from tickwheel.timer import Timer
 
 Beside = Callable[[Any], AbstractContextManager[object]]
@@ -171,7 +172,8 @@ def run(setting: Setting, seed: int, beside: Beside = lambda purgatory: nullcont
     wakeups, purges = purgatory.wakeups, purgatory.purges
     if setting.memory_limit is not None:
         trouble.limit_memory(setting.memory_limit)
-    with Witness(purgatory) as witness, Collections() as collections, beside(purgatory):
+    witness = Witness(purgatory)
+    with meanwhile(witness.look_on, "witness"), Collections() as collections, beside(purgatory):
         cpu, begin = process_time(), monotonic()
         try:
             enqueue(load, queue, setting, kinds, purgatory, completions, trouble)

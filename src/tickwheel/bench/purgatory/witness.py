@@ -22,34 +22,22 @@ NO_LOCK = "can't allocate lock"     # a RuntimeError: how a lock says that there
 
 
 class Witness:
-    """The peaks of a purgatory's queue and its process's memory: a thread looks every few milliseconds."""
+    """The peaks of a purgatory's queue and its process's memory: `look_on` looks every few milliseconds."""
 
     def __init__(self, purgatory: Purgatory) -> None:
         self.queue_length = 0
         self.resident: int | None = resident_bytes() if os.path.exists("/proc/self/statm") else None
         self._resident_before = self.resident
         self._purgatory = purgatory
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look_on, name="witness", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._over.set()
-        self._thread.join()
 
     @property
     def growth(self) -> int | None:
         """Bytes of resident memory at the peak, above those at the start; None: the system does not tell."""
         return None if self.resident is None else self.resident - (self._resident_before or 0)
 
-    def _look_on(self) -> None:
+    def look_on(self, over: threading.Event) -> None:
         purgatory = self._purgatory
-        while not self._over.wait(LOOK_EVERY_S):
+        while not over.wait(LOOK_EVERY_S):
             self.queue_length = max(self.queue_length, purgatory.queue_length)
             if self.resident is not None:
                 self.resident = max(self.resident, resident_bytes())
