@@ -13,11 +13,13 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 from hypothesis import Phase, settings
 
 CORES = tuple(os.environ.get("TICKWHEEL_TEST_CORES", "cython,python").split(","))
+WAIT = 30  # seconds for threads to end; guards against hanging, never decides what is right
 HANG = 300  # seconds after which a test that hangs dumps every thread's stack and ends the run
 _loaded = {}
 _stderr = pytest.StashKey()
@@ -126,6 +128,16 @@ def eager_switching():
     sys.setswitchinterval(1e-5)
     yield
     sys.setswitchinterval(before)
+
+
+@pytest.fixture
+def no_thread_left():
+    """Whatever a test started ends."""
+    before = set(threading.enumerate())
+    yield
+    for thread in set(threading.enumerate()) - before:
+        thread.join(WAIT)
+        assert not thread.is_alive(), f"{thread.name} outlived its test"
 
 
 @pytest.fixture

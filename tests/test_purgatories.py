@@ -20,14 +20,8 @@ KEEPS_COMPLETED = {"old", "wheel-purged"}
 LOCKED = [name for name in WITH_TIMEOUTS if not name.startswith("wheel")]   # `LockedOperation`
 
 
-@pytest.fixture(autouse=True)
-def no_thread_left():
-    """Whatever a design started has ended when it was closed."""
-    before = set(threading.enumerate())
-    yield
-    for thread in set(threading.enumerate()) - before:
-        thread.join(WAIT)
-        assert not thread.is_alive(), f"{thread.name} outlived its test"
+# Whatever a design started has ended when it was closed.
+pytestmark = pytest.mark.usefixtures("no_thread_left")
 
 
 @pytest.fixture

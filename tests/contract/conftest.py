@@ -11,13 +11,8 @@ WAIT = 30  # seconds; guards against hanging, never decides what is right
 
 
 @pytest.fixture(autouse=True)
-def no_thread_left():
-    """Whatever a test does to its timers, their threads end."""
-    before = set(threading.enumerate())
-    yield
-    for thread in set(threading.enumerate()) - before:
-        thread.join(WAIT)
-        assert not thread.is_alive(), f"{thread.name} outlived its test"
+def _threads_end(no_thread_left):
+    """Whatever a test does to its timers."""
 
 
 @pytest.fixture

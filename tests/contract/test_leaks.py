@@ -1,36 +1,19 @@
 """Nothing grows: fresh processes that count blocks, bytes and threads."""
 
+import counting
 import pytest
+from counting import linux
 
-COUNTING = """
-import gc, sys
-import tickwheel as tw
-
-def growth(work, rounds=5):
-    "Blocks that the last rounds of `work` left allocated, by the least of several."
-    work()
-    least = None
-    for _ in range(rounds):
-        gc.collect()
-        before = sys.getallocatedblocks()
-        work()
-        gc.collect()
-        after = sys.getallocatedblocks()
-        least = after - before if least is None else min(least, after - before)
-    return least
-
+COUNTING = (
+    counting.COUNTING
+    + """
 def resident_mib():
-    with open("/proc/self/statm") as statm:
-        return int(statm.read().split()[1]) * 4096 / 2**20
-
-clock = tw.ManualClock()
-timer = tw.Timer(tick=0.001, executor="inline", clock=clock, start=False)
+    return resident_bytes() / 2**20
 
 def noop(*args):
     pass
 """
-
-linux = pytest.mark.skipif("not __import__('os').path.exists('/proc/self/statm')", reason="reads /proc")
+)
 
 
 @pytest.fixture

@@ -1,33 +1,12 @@
 """A purgatory does not grow, and what waits in it is small: fresh processes that count blocks and bytes."""
 
+import counting
 import pytest
+from counting import linux
 
-linux = pytest.mark.skipif("not __import__('os').path.exists('/proc/self/statm')", reason="reads /proc")
-
-COUNTING = """
-import gc, sys
-import tickwheel as tw
-
-def growth(work, rounds=5):
-    "Blocks that the last rounds of `work` left allocated, by the least of several."
-    work()
-    least = None
-    for _ in range(rounds):
-        gc.collect()
-        before = sys.getallocatedblocks()
-        work()
-        gc.collect()
-        after = sys.getallocatedblocks()
-        least = after - before if least is None else min(least, after - before)
-    return least
-
-def resident():
-    "Bytes."
-    with open("/proc/self/statm") as statm:
-        return int(statm.read().split()[1]) * 4096
-
-clock = tw.ManualClock()
-timer = tw.Timer(tick=0.001, executor="inline", clock=clock, start=False)
+COUNTING = (
+    counting.COUNTING
+    + """
 purgatory = tw.DelayedOperationPurgatory(timer=timer, purge_interval={purge_interval})
 
 class Request(tw.DelayedOperation):
@@ -39,6 +18,7 @@ def drain():
         pass
     timer.advance_clock()
 """
+)
 
 
 @pytest.fixture
@@ -189,10 +169,10 @@ def stream():
         purgatory.cancel_for_key(n)     # with a purge interval: what has completed leaves too
 
 stream()
-size = resident()
+size = resident_bytes()
 left = growth(stream, 8)
 assert left <= 60, left
-assert resident() - size < 3 << 20, resident() - size
+assert resident_bytes() - size < 3 << 20, resident_bytes() - size
 assert purgatory.delayed == 0
 purgatory.close()
 timer.close()
@@ -224,7 +204,7 @@ over = False
 gc.collect()
 before = sys.getallocatedblocks()
 fill()
-filled = resident()
+filled = resident_bytes()
 assert (purgatory.delayed, purgatory.watched) == ({count}, 3 * {count})
 over = True
 if {end!r} == "close":
@@ -272,9 +252,9 @@ def fill(count):
         purgatory.try_complete_else_watch(Request(1.0 + n % 1000 / 1000), triples[n % len(triples)])
 
 fill(20_000)    # wheels, tables, and what the allocators keep for themselves
-before = resident()
+before = resident_bytes()
 fill(300_000)
-print((resident() - before) / 300_000)
+print((resident_bytes() - before) / 300_000)
 assert purgatory.watched == 3 * 320_000
 purgatory.close()
 timer.close()
