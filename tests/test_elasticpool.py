@@ -122,6 +122,21 @@ def test_jobs_that_no_thread_takes(elasticpool, monkeypatch, pool, caplog):
     assert ran == [1, 2]
 
 
+def test_exit_that_has_not_told_yet(elasticpool, monkeypatch, pool, caplog):
+    """CPython 3.12.0 and 3.12.1 start no thread from before the exit functions are called: no reason to log."""
+
+    def refuse(*args):
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    told, ran = [], []
+    monkeypatch.setattr(elasticpool._thread, "start_new_thread", refuse)
+    pool.submit(lambda: ran.append(1))
+    assert (told, ran, caplog.text) == ([], [], "")
+    pool.on_refusal(lambda: told.append(1))
+    pool.run_waiting()
+    assert (told, ran, caplog.text) == ([1], [1], "")
+
+
 def test_no_thread_to_be_had(elasticpool, monkeypatch, pool, caplog):
     """It is logged, and the job runs with the next one that gets a thread."""
 

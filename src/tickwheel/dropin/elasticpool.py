@@ -73,11 +73,11 @@ class ElasticPool:
             return
         try:
             _thread.start_new_thread(self._work, ())
-        except RuntimeError:  # no thread to be had, or the interpreter is going down
+        except RuntimeError as error:
             self._starting.release()
             if self._refused is not None:
                 self._refused()
-            else:
+            elif "interpreter shutdown" not in str(error):  # if so, `on_refusal` is about to be called
                 logger().exception("no thread can be started: %d due functions wait", len(self._jobs))
 
     def _work(self) -> None:
