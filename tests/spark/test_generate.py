@@ -146,7 +146,7 @@ def test_a_java_process_that_dies_is_one_line(tmp_path):
     ("argv", "line"),
     [
         (["no/out"], "no/out: No such file or directory"),
-        (["out", "--requests", "-1"], "--requests must be >= 0, got -1"),
+        (["out", "--requests", "-1", "--master", "nowhere"], "--requests must be >= 0, got -1"),
         (["out", "--keys", "2"], "--keys must be between keys_per_request (3) and 2**53, got 2"),
         (["out", "--master", "nowhere"], "--master must be one that Spark starts on, got 'nowhere': "
                                         "Master must either be yarn or start with spark, k8s, or local"),

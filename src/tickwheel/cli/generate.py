@@ -13,6 +13,7 @@ from typing import Any
 from tickwheel.cli.progress import Show, progress
 from tickwheel.cli.quantities import duration_ns, file_ending_in, rate_per_s, share, whole
 from tickwheel.cli.wording import speaking_of
+from tickwheel.workload import Workload, generate, write_trace
 
 SHOW_EVERY = 10_000     # requests
 ONLY_SPARK = ("master", "timeout", "keys", "keys_per_request", "shards")
@@ -66,6 +67,7 @@ def run(args: Namespace) -> int:
         "p75_ms": args.p75 / 1e6,
         "never": args.never,
     }
+    Workload.of(args.requests, **shape)     # what it refuses is known before Spark takes seconds to start
     for option in ONLY_SPARK:
         if not args.spark and getattr(args, option) is not None:
             raise ValueError(f"--{option.replace('_', '-')} must be given with --spark alone")
@@ -79,8 +81,6 @@ def run(args: Namespace) -> int:
 
 
 def _as_csv(args: Namespace, shape: dict[str, Any]) -> None:
-    from tickwheel.workload import generate, write_trace
-
     try:
         file_ending_in(".csv", ".csv.gz")(args.out)
     except ArgumentTypeError as error:
