@@ -27,7 +27,7 @@ CORE_FLOORS = [
     {"_task", "_ticks", "_saved", "_check", "_onecall", "_watchers", "_tracking"},
     {"_levels", "_slots", "_slab"},
     {"_bucketheap", "_curve", "_histogram", "_runners"},
-    {"_bucket"},
+    {"_bucket", "_stamptable"},
 ]
 
 # The rooms of the package, from the roof down: each imports from the lines below its own.

@@ -1,47 +1,33 @@
 """IdleFront: what `IdleTracker` inherits, so that a touch is one C call without a Python frame; its clients.
 
-The protocol between a touch and who ends a client is in `_reference/idle.py`. Here each step on a client is
-indivisible: with the GIL since nothing in it could release it, else by a critical section on the client.
+Here a touch is one indivisible step, and the end of a client another: with the GIL since nothing in them
+could release it, else by a critical section on the front. Between a key's `__hash__` and `__eq__`, which may
+call anything, and the step itself nothing happens. `_reference/idle.py` has to do the same in smaller steps.
 """
+from operator import attrgetter
+
 cimport cython
-from cpython.object cimport PyObject
-from cpython.ref cimport Py_DECREF
+from cpython.object cimport Py_EQ, PyObject, PyObject_Hash, PyObject_RichCompareBool
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdint cimport int64_t, uint64_t
+from libc.stdlib cimport free
 
 from tickwheel._levels cimport tw_rare
+from tickwheel._stamptable cimport (
+    FEWEST, Search, Slot, StampTable, search_first, search_next, stamps_check, stamps_init, stamps_make_room,
+    stamps_of, stamps_put, stamps_take,
+)
 from tickwheel._task cimport TimerTask
 from tickwheel._timercore cimport TimerCore
 
-cdef extern from *:
-    """
-    #ifdef Py_GIL_DISABLED
-    #define TW_GIL 0        /* others may end a client as soon as it is found: with a reference of our own */
-    #define tw_find PyDict_GetItemRef
-    #else
-    #define TW_GIL 1        /* borrowed: its reference count is one more place in memory */
-    static CYTHON_INLINE int tw_find(PyObject *dict, PyObject *key, PyObject **found) {
-        *found = PyDict_GetItemWithError(dict, key);
-        return *found != NULL ? 1 : PyErr_Occurred() ? -1 : 0;
-    }
-    #endif
-    """
-    const bint GIL "TW_GIL"
-    int tw_find(PyObject* dict, PyObject* key, PyObject** found)
+cdef extern from "Python.h":
+    Py_hash_t hash_or_minus_one "PyObject_Hash"(object) noexcept
+
+cdef by_number = attrgetter("number")
 
 cdef int propagate() except -1:
     """Raise the error that a C call has set."""
     return -1
-
-
-cdef inline bint stamp(IdleClient client, double now) noexcept:
-    """In the client's section: a touch. Whether it is online."""
-    client.stamp = now
-    return client.online
-
-
-cdef inline double time_left(IdleClient client, double now, double timeout, double max_age) noexcept:
-    """In the client's section: seconds until it is due. What is nearer than 1 ns has come (R1)."""
-    cdef double left = min(client.stamp + timeout, client.born + max_age) - now
-    return left if left >= 1e-9 else 0
 
 
 # Not tracked by the garbage collector: what would keep a client in a cycle is its task, which is not either,
@@ -51,74 +37,93 @@ cdef inline double time_left(IdleClient client, double now, double timeout, doub
 cdef class IdleClient:
     """A key from coming online to going offline; its identity tells it from the key's next time.
 
-    `stamp` and `born` are seconds on the timer's clock; `task` calls it. Its methods are for who has the
-    tracker's lock.
+    `task` calls it; its methods are for who has the tracker's lock. Its stamp is in the front's table.
     """
 
-    # What a touch needs comes first.
-    cdef readonly double stamp
-    cdef readonly bint online
-    cdef readonly double born
     cdef readonly object key
+    cdef readonly double born       # seconds on the timer's clock
+    cdef readonly int64_t number    # in the order of coming online
     cdef public TimerTask task      # None: gone for good
     cdef object tracker
+    cdef Py_hash_t hash
 
-    def __cinit__(self, tracker, key, double now):
+    def __cinit__(self, IdleFront tracker not None, key, double now):
         self.tracker = tracker
         self.key = key
-        self.born = self.stamp = now
-        self.online = True
+        self.born = now
+        self.hash = PyObject_Hash(key)
 
     def __call__(self):
         self.tracker._look(self)
 
-    def keep(self, double now):
-        """A touch that has the lock. False: it is gone."""
-        cdef bint kept
-        with cython.critical_section(self):
-            self.stamp = now
-            kept = self.task is not None
-        return kept
-
-    def left(self, double now, double timeout, double max_age):
-        """Seconds until it is due; 0.0: it is, by a nanosecond."""
-        cdef double left
-        with cython.critical_section(self):
-            left = time_left(self, now, timeout, max_age)
-        return left
-
-    def look(self, double now, double timeout, double max_age):
-        """The same, and it goes offline if it is due; else it is online, unless it is gone."""
-        cdef double left
-        with cython.critical_section(self):
-            left = time_left(self, now, timeout, max_age)
-            self.online = left > 0 and self.task is not None
-        return left
-
     def leave(self):
-        """Go offline for good, with the task."""
-        cdef TimerTask task
-        with cython.critical_section(self):
-            self.online = False
-            task = self.task
-            self.task = None
+        """Go for good, with the task."""
+        cdef TimerTask task = self.task
+        self.task = None
         if task is not None:
             task.cancel()
 
 
 cdef class IdleFront:
-    """The method of `IdleTracker` that is called once a packet: one C function, no Python frame.
+    """Who is online, and the method of `IdleTracker` that is called once a packet: one C function.
 
     `IdleTracker` above it provides `_begin(key) -> bool`, a touch of a key that is not online, and
-    `_check_key(key)`, which raises if the key is not hashable.
+    `_check_key(key)`, which raises if the key is not hashable. The names with an underscore are for who has
+    its lock.
     """
 
     cdef TimerCore core
-    cdef public dict _clients       # key -> IdleClient
+    cdef double timeout         # seconds
+    cdef double max_age
+    cdef StampTable table       # a slot's owner is its client, to which it holds a reference
+    cdef object section         # an object whose critical section guards the table; another one after fork
+    cdef int64_t arrivals
 
-    def __init__(self, TimerCore core not None):
+    def __cinit__(self):
+        self.section = object()
+        if not stamps_init(&self.table, FEWEST):
+            raise MemoryError
+
+    def __init__(self, TimerCore core not None, double timeout, double max_age):
         self.core = core
-        self._clients = {}
+        self.timeout = timeout
+        self.max_age = max_age
+
+    def __dealloc__(self):
+        if self.table.slots != NULL:
+            forget(self.table)
+
+    cdef Slot* find(self, key, Py_hash_t hash) except? NULL:
+        """In the section, which a key's `__eq__` may leave: the key's slot as it is now. NULL: none."""
+        cdef object other
+        cdef Search search
+        cdef uint64_t changes
+        cdef bint equal
+        search_first(&self.table, hash, &search)
+        while search.slot.key != <PyObject*>key:
+            if search.slot.key == NULL:
+                return NULL
+            if search.slot.hash == hash and search.slot.owner != NULL:
+                changes = self.table.changes
+                other = (<IdleClient>search.slot.owner).key
+                equal = PyObject_RichCompareBool(other, key, Py_EQ)
+                other = None    # its destructor may call anything, too
+                if changes != self.table.changes:
+                    search_first(&self.table, hash, &search)
+                    continue
+                if equal:
+                    break
+            search_next(&self.table, &search)
+        return search.slot
+
+    cdef bint keep(self, key, Py_hash_t hash, double now) except -1:
+        """A touch of a key that is online, with the time of its beginning. False: it is not."""
+        cdef Slot* slot
+        with cython.critical_section(self.section):
+            slot = self.find(key, hash)
+            if slot != NULL and slot.stamp < now:   # another's may be later
+                slot.stamp = now
+        return slot != NULL
 
     def touch(self, key):
         """The client is alive. True: it was offline, and has just come online.
@@ -127,26 +132,147 @@ cdef class IdleFront:
         RuntimeError: the tracker is closed. For a key that comes online also what the timer raises: it is
         closed, or full (`TooManyPending`).
         """
-        cdef PyObject* found = NULL
-        cdef bint online = False
+        cdef Py_hash_t hash
         cdef double now
         if tw_rare(self.core is None):
             raise RuntimeError("IdleTracker.__init__ has not been called")
         now = self.core.now()
-        if tw_rare(tw_find(<PyObject*>self._clients, <PyObject*>key, &found) < 0):
+        hash = hash_or_minus_one(key)
+        if tw_rare(hash == -1):
             try:
                 propagate()
             except TypeError:
                 self._check_key(key)
                 raise
-        if found != NULL:
-            # The look-up may have run anything, __eq__ of a key: the client's own flag says what it is now.
-            if GIL:
-                online = stamp(<IdleClient>found, now)
-            else:
-                with cython.critical_section(<IdleClient>found):
-                    online = stamp(<IdleClient>found, now)
-                Py_DECREF(<IdleClient>found)
-            if online:
-                return False
+        if self.keep(key, hash, now):
+            return False
         return self._begin(key)
+
+    def __len__(self):
+        """How many keys are online."""
+        return self.table.count
+
+    def __contains__(self, key):
+        cdef Py_hash_t hash = PyObject_Hash(key)
+        cdef Slot* slot
+        with cython.critical_section(self.section):
+            slot = self.find(key, hash)
+        return slot != NULL
+
+    def _keep(self, key):
+        """A touch. False: the key is not online, and nothing was done."""
+        cdef double now = self.core.now()
+        return self.keep(key, PyObject_Hash(key), now)
+
+    def _enter(self, IdleClient client not None):
+        """The client comes online. False: its key is online already, by a call from within; that one is
+        touched. MemoryError: nothing has changed."""
+        cdef double now = self.core.now()
+        cdef Slot* found
+        cdef Slot slot
+        with cython.critical_section(self.section):
+            found = self.find(client.key, client.hash)
+            if found != NULL:
+                found.stamp = max(found.stamp, now)
+            else:       # no call from here on
+                if not stamps_make_room(&self.table):
+                    raise MemoryError
+                slot.hash = client.hash
+                slot.key = <PyObject*>client.key
+                slot.owner = <PyObject*>client
+                slot.stamp = client.born
+                stamps_put(&self.table, slot)
+                Py_INCREF(client)
+                self.arrivals += 1
+                client.number = self.arrivals
+        return found == NULL
+
+    def _take(self, key):
+        """The client of a key that goes offline; None: it was not online."""
+        cdef Py_hash_t hash = PyObject_Hash(key)
+        cdef IdleClient client = None
+        cdef Slot* slot
+        with cython.critical_section(self.section):
+            slot = self.find(key, hash)
+            if slot != NULL:
+                client = <IdleClient>slot.owner
+                stamps_take(&self.table, slot)
+                Py_DECREF(client)
+        return client
+
+    def _end(self, IdleClient client not None):
+        """The client's task has called: "idle" or "aged" where it was due and has gone offline. None: it will
+        call again when it is due, or it has gone, and nobody is to be told."""
+        cdef TimerTask task = client.task
+        cdef double now = self.core.now()
+        cdef double silent = 0
+        cdef double aged = client.born + self.max_age
+        cdef double left = 0
+        cdef Slot* slot
+        with cython.critical_section(self.section):
+            slot = stamps_of(&self.table, client.hash, <PyObject*>client)
+            if slot != NULL:
+                silent = slot.stamp + self.timeout
+                left = min(silent, aged) - now
+                if left < 1e-9:     # what is nearer has come (R1)
+                    stamps_take(&self.table, slot)
+                    Py_DECREF(client)
+        if slot != NULL and left >= 1e-9:
+            task.reschedule(left)
+            return None
+        client.leave()
+        if slot == NULL:    # it never came online: something was raised on the way
+            return None
+        return "aged" if aged < silent else "idle"
+
+    def _all(self):
+        """The clients online, in the order in which they came."""
+        return self.collect(False)
+
+    def _take_all(self):
+        """The same, and they go offline."""
+        return self.collect(True)
+
+    cdef list collect(self, bint take):
+        cdef list clients = []
+        cdef size_t n = 0
+        cdef size_t i
+        cdef Slot* slot
+        while <size_t>len(clients) != self.table.count:     # what is allocated may call anything
+            clients = [None] * self.table.count
+        with cython.critical_section(self.section):
+            for i in range(self.table.mask + 1):
+                slot = &self.table.slots[i]
+                if slot.owner != NULL:
+                    client = <IdleClient>slot.owner
+                    clients[n] = client
+                    n += 1
+                    if take:
+                        stamps_take(&self.table, slot)
+                        Py_DECREF(client)
+        clients.sort(key=by_number)
+        return clients
+
+    def _forget(self):
+        """In a child of fork, where another thread may have been in the section, which nobody leaves then."""
+        cdef StampTable old = self.table
+        self.section = object()
+        if not stamps_init(&self.table, FEWEST):
+            self.table = old
+            raise MemoryError
+        forget(old)
+
+    def _check_clients(self):
+        """AssertionError that names what is broken."""
+        cdef const char* broken = stamps_check(&self.table)
+        if broken != NULL:
+            raise AssertionError(f"D3: {broken.decode()}")
+
+
+cdef void forget(StampTable table) noexcept:
+    """Of a table that nobody refers to any more: its references and its memory."""
+    cdef size_t i
+    for i in range(table.mask + 1):
+        if table.slots[i].owner != NULL:
+            Py_DECREF(<IdleClient>table.slots[i].owner)
+    free(table.slots)

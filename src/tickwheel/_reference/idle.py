@@ -21,13 +21,14 @@ destructor, a signal's handler. Such a touch finds the client in the dictionary,
 stamp and is done: the end that goes on afterwards will see it. One that comes after 3 finds no client.
 
 A client that is gone has no task, and never comes online again: whoever found it earlier begins anew. In
-the compiled core 2 and 3 of a touch are one step, and 1 to 3 of the end but for the dictionary.
+the compiled core all of a touch is one step, and all of an end another.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from contextlib import suppress
+from typing import Any, Literal
 
 from tickwheel._reference.task import TimerTask
 from tickwheel._reference.timercore import TimerCore
@@ -81,17 +82,19 @@ class IdleClient:
 
 
 class IdleFront:
-    """The method of `IdleTracker` that is called once a packet.
+    """Who is online, and the method of `IdleTracker` that is called once a packet.
 
     `IdleTracker` above it provides `_begin(key) -> bool`, a touch of a key that is not online, and
-    `_check_key(key)`, which raises if the key is not hashable.
+    `_check_key(key)`, which raises if the key is not hashable. The names with an underscore are for who has
+    its lock.
     """
 
     _begin: Callable[[Any], bool]
     _check_key: Callable[[Any], None]
 
-    def __init__(self, core: TimerCore) -> None:
+    def __init__(self, core: TimerCore, timeout: float, max_age: float) -> None:
         self._now = core.now
+        self._limits = timeout, max_age
         self._clients: dict[Any, IdleClient] = {}
 
     def touch(self, key: Any) -> bool:
@@ -112,3 +115,74 @@ class IdleFront:
             if client.online:
                 return False
         return self._begin(key)
+
+    def __len__(self) -> int:
+        """How many keys are online."""
+        return len(self._clients)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._clients
+
+    def _keep(self, key: Any) -> bool:
+        """A touch. False: the key is not online, and nothing was done."""
+        found = self._clients.get(key)
+        return found is not None and found.keep(self._now())
+
+    def _enter(self, client: IdleClient) -> bool:
+        """The client comes online. False: its key is online already, by a call from within; that one is
+        touched."""
+        while (found := self._clients.setdefault(client.key, client)) is not client:
+            if found.keep(self._now()):
+                return False
+        return True
+
+    def _take(self, key: Any) -> IdleClient | None:
+        """The client of a key that goes offline; None: it was not online."""
+        return self._clients.pop(key, None)
+
+    def _end(self, client: IdleClient) -> Literal["idle", "aged"] | None:
+        """The client's task has called: "idle" or "aged" where it was due and has gone offline. None: it will
+        call again when it is due, or it has gone, and nobody is to be told."""
+        task = client.task
+        assert task is not None, "who has gone does not end"
+        timeout, max_age = self._limits
+        while not (left := client.look(self._now(), timeout, max_age)):
+            found = self._clients.pop(client.key, None)
+            if found is not client:
+                client.leave()  # if it has not gone, it never came: something was raised on the way
+            if found is None:
+                return None
+            stamp = found.stamp
+            if found is client and not client.left(self._now(), timeout, max_age):
+                break
+            # Back, unless the key has come anew in the meantime, as that touch was told.
+            if self._clients.setdefault(found.key, found) is not found:
+                break
+            if found is not client:
+                return None
+        else:
+            task.reschedule(left)
+            return None
+        found.leave()
+        return "aged" if found.born + max_age < stamp + timeout else "idle"
+
+    def _all(self) -> list[IdleClient]:
+        """The clients online, in the order in which they came."""
+        return list(self._clients.values())
+
+    def _take_all(self) -> list[IdleClient]:
+        """The same, and they go offline."""
+        clients = []
+        with suppress(KeyError):  # until it is empty
+            while True:
+                clients.append(self._clients.popitem()[1])
+        return clients[::-1]
+
+    def _forget(self) -> None:
+        """In a child of fork."""
+        self._clients = {}
+
+    def _check_clients(self) -> None:
+        """AssertionError that names what is broken."""
+        for key, client in self._clients.items():
+            assert client.online, f"D3: {key!r} is in the dictionary and its client offline"

@@ -7,7 +7,6 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Hashable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, TypeVar
 
 from tickwheel._core import IdleClient, IdleFront
@@ -52,13 +51,13 @@ class IdleTracker(Closing, IdleFront, Generic[K]):
 
     A key goes offline `timeout` after its last touch or `max_age` after its first, whichever comes first; at
     the same time: as silent. Never before that, and as much later as the timer's tick and executor make
-    it. It is reported once, and may come again. About 260 bytes a key. Close it, or use it as a context
+    it. It is reported once, and may come again. About 240 bytes a key. Close it, or use it as a context
     manager: while keys are online, their tasks hold the tracker.
     """
 
     # `_reference/idle.py` says how a touch without the lock and an end under it come by each other. A key's
     # __eq__, a destructor or a signal's handler may call anything here from within, in the same thread. Hence
-    # an RLock; each change is decided by one operation on `_clients`; a client that is not in it has gone, or
+    # an RLock; each change is decided by one operation of the front; a client that is not in it has gone, or
     # goes when it is due, and is not told.
 
     def __init__(
@@ -77,7 +76,7 @@ class IdleTracker(Closing, IdleFront, Generic[K]):
         self._on_idle = on_idle
         self._owns_timer = timer is None
         self._timer = Timer(name="idle") if timer is None else timer
-        super().__init__(self._timer._core)
+        super().__init__(self._timer._core, self._timeout, self._max_age)
         self._time = self._timer.time
         self._lock = threading.RLock()
         self._closed = False
@@ -93,17 +92,15 @@ class IdleTracker(Closing, IdleFront, Generic[K]):
         with self._lock:
             if self._closed:
                 raise RuntimeError(CLOSED)
-            found = self._clients.get(key)
-            if found is not None and found.keep(self._time()):
+            if self._keep(key):
                 return False
             client = IdleClient(self, key, self._time())
             # Periodic, and moved at each look: its place in the timer is its own, no move is refused.
             client.task = self._timer.schedule_every(min(self._timeout, self._max_age), client)
-            while (found := self._clients.setdefault(key, client)) is not client:
-                if found.keep(self._time()):
-                    client.leave()
-                    return False
-            if self._closed and self._clients.pop(key, None) is client:  # too late for `close` to see it
+            if not self._enter(client):
+                client.leave()
+                return False
+            if self._closed and self._take(key) is client:  # too late for `close` to see it
                 client.leave()
                 raise RuntimeError(CLOSED)
             self._arrived += 1
@@ -112,63 +109,32 @@ class IdleTracker(Closing, IdleFront, Generic[K]):
     def _look(self, client: IdleClient) -> None:
         """What a client's task calls: end the client if it is due, else look again when it will be."""
         with self._lock:
-            if not self._end(client):
+            if client.task is None:  # it was removed while this call waited for the lock
                 return
+            self._checks += 1
+            how = self._end(client)
+            if how is None:
+                return
+            self._idle += how == "idle"
+            self._aged += how == "aged"
         self._on_idle(client.key)
-
-    def _end(self, client: IdleClient) -> bool:
-        """False: it is not due, or it has gone, and nobody is to be told."""
-        task = client.task
-        if task is None:  # it was removed while this call waited for the lock
-            return False
-        self._checks += 1
-        while not (left := client.look(self._time(), self._timeout, self._max_age)):
-            found = self._clients.pop(client.key, None)
-            if found is not client:
-                client.leave()  # if it has not gone, it never came: something was raised on the way
-            if found is None:
-                return False
-            stamp = found.stamp
-            if found is client and not client.left(self._time(), self._timeout, self._max_age):
-                break
-            # Back, unless the key has come anew in the meantime, as that touch was told.
-            if self._clients.setdefault(found.key, found) is not found:
-                break
-            if found is not client:
-                return False
-        else:
-            task.reschedule(left)
-            return False
-        found.leave()
-        if found.born + self._max_age < stamp + self._timeout:
-            self._aged += 1
-        else:
-            self._idle += 1
-        return True
 
     def remove(self, key: K) -> bool:
         """The client has gone by itself. True: it was online, and will not be reported. O(1)."""
         self._check_key(key)
         with self._lock:
-            client = self._clients.pop(key, None)
+            client = self._take(key)
             if client is None:
                 return False
             client.leave()
             self._removed += 1
             return True
 
-    def __len__(self) -> int:
-        """How many keys are online."""
-        return len(self._clients)
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._clients
-
     def stats(self) -> IdleStats:
         """What it has done so far: see `IdleStats`."""
         with self._lock:
             return IdleStats(
-                online=len(self._clients),
+                online=len(self),
                 arrived=self._arrived,
                 idle=self._idle,
                 aged=self._aged,
@@ -183,31 +149,31 @@ class IdleTracker(Closing, IdleFront, Generic[K]):
         closed, which waits for calls of `on_idle` that run, unless called from one; on another's timer one
         that has begun may outlast this call.
         """
-        keys: list[K] = []
         with self._lock:
             self._closed = True
-            with suppress(KeyError):  # until it is empty
-                while True:
-                    key, client = self._clients.popitem()
-                    keys.append(key)
-                    client.leave()
+            clients = self._take_all()
+            for client in clients:
+                client.leave()
         if self._owns_timer:
             self._timer.close()
-        return keys[::-1]
+        return [client.key for client in clients]
 
     def _after_fork(self) -> None:
         """In a child: its timer is empty, and the lock may be held by a thread that is gone."""
         self._lock = threading.RLock()
-        self._clients = {}
+        self._forget()
 
     def _check(self) -> None:
         """AssertionError that names the broken invariant."""
         with self._lock:
-            for key, client in self._clients.items():
-                assert client.online, f"D3: {key!r} is in the dictionary and its client offline"
-                assert client.task is not None, f"D3: {key!r} is online and has no task"
+            self._check_clients()
+            clients = self._all()
+            assert len(clients) == len(self), "D3: another number of clients than of keys"
+            for client in clients:
+                assert client.key in self, f"D3: {client.key!r} is not found"
+                assert client.task is not None, f"D3: {client.key!r} is online and has no task"
                 state = client.task.state
-                assert state in ("PENDING", "QUEUED"), f"D3: {key!r} is online and its task {state}"
+                assert state in ("PENDING", "QUEUED"), f"D3: {client.key!r} is online and its task {state}"
 
     _check_key = staticmethod(check_hashable)
 
