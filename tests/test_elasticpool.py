@@ -123,7 +123,7 @@ def test_jobs_that_no_thread_takes(elasticpool, monkeypatch, pool, caplog):
 
 
 def test_exit_that_has_not_told_yet(elasticpool, monkeypatch, pool, caplog):
-    """CPython 3.12.0 and 3.12.1 start no thread from before the exit functions are called: no reason to log."""
+    """CPython 3.12.0 and 3.12.1 start no thread from before the exit functions on: no reason to log."""
 
     def refuse(*args):
         raise RuntimeError("can't create new thread at interpreter shutdown")

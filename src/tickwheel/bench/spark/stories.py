@@ -114,7 +114,7 @@ STORIES: dict[str, Story] = {
     }, requests_read, seen=(jobs.KERNEL_NS,), rivals=frozenset([FRAME_1, FRAME_8, CROSS_JOIN, ONE_PROCESS])),
     "tune": Story("tickwheel tune, 12 configurations, from start to end", None, {
         TUNE: jobs.measure_tune,
-    }, requests_read),
+    }, lambda rows, cores: [jobs.requests(rows, cores)]),
     "idle": Story("idle clients, many messages a batch", WHEEL, {
         WHEEL: idle(streams.wheel),
         SESSION: idle(streams.session),
