@@ -14,6 +14,7 @@ from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 from kioclient import answer, frame
 
+from tickwheel.replication import apis
 from tickwheel.replication.apis import HANDLERS, Cluster, Refused
 from tickwheel.replication.follower import Follower
 from tickwheel.replication.replicas import ReplicaManager
@@ -199,10 +200,35 @@ def test_other_acks_are_refused(served):
 def test_a_produce_that_cannot_be_meant_is_malformed(served):
     """A partition named twice has one place in the answer; and there are no transactions."""
     one = asked.produce({"events": {0: batch(b"a")}})
-    twice = type(one)(transactional_id=None, acks=-1, timeout=one.timeout, topic_data=one.topic_data * 2)
+    twice = replace(one, topic_data=one.topic_data * 2)
     for entity in (twice, asked.produce({"events": {0: batch(b"a")}}, transaction="t")):
         with pytest.raises(Malformed):
             served.ask(entity)
+
+
+@pytest.mark.parametrize("one", [asked.fetch({"events": {0: 0}}), asked.list_offsets("events", {0: -1})])
+def test_a_partition_is_named_once(served, one):
+    """Its answer would else be of any size, whatever the limits."""
+    with pytest.raises(Malformed, match="must name each partition once"):
+        served.ask(replace(one, topics=one.topics * 2))
+
+
+def test_a_topic_that_is_named_often_is_told_once(served):
+    """A small request has no large answer."""
+    told = served.ask(asked.metadata("none", *["events"] * 1000)).topics
+    assert [topic.name for topic in told] == ["none", "events"]
+
+
+def test_an_answer_that_cannot_be_made(served, monkeypatch, caplog):
+    """Its client does not wait for ever: the connection is closed."""
+
+    def fail(*args):
+        raise MemoryError
+
+    monkeypatch.setattr(apis, "_fetched", fail)
+    assert isinstance(served.ask(asked.fetch({"events": {0: 0}}, max_wait=0.01)), Refused)
+    (line,) = caplog.records
+    assert line.exc_info
 
 
 # Fetch and offsets
@@ -370,6 +396,6 @@ def test_any_request_is_answered_or_malformed(served, api):
         try:
             served.ask(entity)
         except Malformed:
-            assert api is Api.PRODUCE
+            assert api in (Api.PRODUCE, Api.FETCH, Api.LIST_OFFSETS)
 
     ask()

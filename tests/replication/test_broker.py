@@ -17,9 +17,11 @@ from kio.schema.errors import ErrorCode
 from kioclient import Client, answer, frame
 from served import Here
 
+from tickwheel.replication.apis import HANDLERS
 from tickwheel.replication.broker import LAST_ANSWERS_S, Broker
 from tickwheel.replication.follower import Follower
 from tickwheel.replication.replicas import ReplicaManager
+from tickwheel.replication.wire import Api
 
 METADATA = frame(asked.metadata("events"))
 HANG_S = 60
@@ -201,7 +203,7 @@ def test_a_request_that_stays_half_is_closed(tmp_path, caplog):
 
 def test_a_request_that_fails_inside_closes_its_connection_alone(broker, caplog, monkeypatch):
     """A fault of ours is in the log with its traceback, and nobody else's."""
-    monkeypatch.setattr(broker.manager, "partition", None)
+    monkeypatch.setitem(HANDLERS, Api.LIST_OFFSETS, None)
     with Client(broker.address) as client:
         client.send(frame(asked.list_offsets("events", {0: -1})))
         assert client.is_closed()

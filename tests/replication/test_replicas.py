@@ -1,5 +1,8 @@
 """The manager: what requests are answered with, when, by whom, and what is left of them."""
 
+import os
+import pathlib
+import sys
 import threading
 
 import pytest
@@ -21,8 +24,9 @@ from tickwheel.replication.errors import (
 )
 from tickwheel.replication.follower import Copying, Follower
 from tickwheel.replication.guard import Guard
+from tickwheel.replication.log import Log
 from tickwheel.replication.operations import DelayedFetch, DelayedProduce
-from tickwheel.replication.partition import TopicPartition
+from tickwheel.replication.partition import Appended, TopicPartition
 from tickwheel.replication.replicas import From, ReplicaManager
 from tickwheel.timer import Timer
 
@@ -94,8 +98,9 @@ def make(tmp_path):
         ("replicas", 0, "must be between 1 and 100"),
         ("min_isr", 0, r"must be between 1 and replicas \(3\)"),
         ("min_isr", 4, r"must be between 1 and replicas \(3\)"),
-        ("lag_max", 0.0, "must be > 0 and finite"),
-        ("lag_max", float("inf"), "must be > 0 and finite"),
+        ("lag_max", 0.0, "must be >= 0.001 s and finite"),
+        ("lag_max", 1e-9, "must be >= 0.001 s and finite"),
+        ("lag_max", float("inf"), "must be >= 0.001 s and finite"),
         ("segment_bytes", 0, "must be >= 1"),
     ],
 )
@@ -107,6 +112,76 @@ def test_a_bad_argument_is_named(tmp_path, argument, value, rule):
 
 
 # Topics
+
+
+def test_other_files_are_left_alone(make):
+    """Whatever somebody has put beside ours."""
+    room = make()
+    room.append(ONE)
+    strays = [room.folder / "replica-0/events-0/0backup.log", room.folder / "topics/events/0x.json"]
+    for stray in strays:
+        stray.touch()
+    room.reopen()
+    assert list(room.manager.topics()) == ["events"]
+    room.copy()
+    assert room.manager.partition(ONE).high_watermark == 1
+    assert all(stray.exists() for stray in strays)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds names in /proc")
+@pytest.mark.parametrize("flush", [True, False])
+def test_what_is_flushed_is_found_after_a_loss_of_power(tmp_path, monkeypatch, flush):
+    """`flush`: each file, and the name of each file and folder, up to the folder that was there before."""
+    names, written = {}, {}  # of a folder: what was in it when it was flushed; of a file: its size then
+    fsync = os.fsync
+
+    def note(descriptor):
+        fsync(descriptor)
+        path = pathlib.Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        if path.is_dir():
+            names[path] = set(path.iterdir())
+        else:
+            written[path] = path.stat().st_size
+
+    monkeypatch.setattr(os, "fsync", note)
+    data = tmp_path / "all" / "of it"
+    with ReplicaManager(data, replicas=2, flush=flush) as manager:
+        manager.create_topic("events", 1)
+        answers = []
+        manager.append({ONE: batch(b"value")}, 1, 1.0, answers.append)
+        assert isinstance(answers[0][ONE], Appended)
+    if not flush:
+        assert names == written == {}
+        return
+    entries = [data.parent, data, *data.rglob("*")]
+    assert len(entries) == 11
+    for path in entries:
+        assert path in names[path.parent], path
+    full = [path for path in entries if path.suffix == ".log" and path.stat().st_size]
+    assert [written[path] for path in full] == [len(batch(b"value"))]
+    assert [path.name for path in written if path.suffix == ".part"], "the state, under its first name"
+
+
+def test_a_read_that_fails_is_answered(make, monkeypatch, caplog):
+    """No memory, say: who fetches is told, at once and after a wait; a follower asks again."""
+    room = make()
+    room.append(ONE)
+    waits = room.fetch({ONE: 1})
+    with monkeypatch.context() as patch:
+
+        def fail(*args, **more):
+            raise MemoryError
+
+        patch.setattr(Log, "read", fail)
+        room.copy()
+        (at_once,) = room.fetch({ONE: 0})
+        assert isinstance(at_once[ONE], StorageError)
+        room.advance(1.0)
+        assert isinstance(waits[0][ONE], StorageError)
+    assert "could not be read" in caplog.text
+    room.advance(1.0)
+    room.copy()
+    assert room.manager.partition(ONE).high_watermark == 1
 
 
 def test_topics_are_there_again(make):

@@ -67,6 +67,7 @@ def add_parser(subparsers: _SubParsersAction[Any]) -> None:
     partitions="--topic's partitions",
     replicas="--replicas",
     min_isr="--min-isr",
+    lag_max="--lag-max",
 )
 def run(args: Namespace) -> int:
     from tickwheel.dropin.asyncio import new_event_loop
@@ -101,7 +102,7 @@ def run(args: Namespace) -> int:
     _allow_open_files()
     folder = Path(args.data)
     try:
-        with locked(folder), ReplicaManager(
+        with locked(folder, flush=args.flush), ReplicaManager(
             folder,
             replicas=args.replicas,
             min_isr=min(2, args.replicas) if args.min_isr is None else args.min_isr,

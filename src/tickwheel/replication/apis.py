@@ -7,10 +7,12 @@ replicas or bytes, later and from any thread.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
+from tickwheel.log import logger
 from tickwheel.replication.errors import PartitionError
 from tickwheel.replication.operations import Fetched, Produced
 from tickwheel.replication.partition import Appended, Partition, Read, TopicPartition
@@ -50,6 +52,23 @@ class Refused(NamedTuple):
 # Called with kio's entity, with None where the client wants no answer, or with Refused.
 Answer = Callable[[Any], object]
 
+Result = TypeVar("Result", Produced, Fetched)
+
+
+def _answering(answer: Answer, make: Callable[[Result], Any]) -> Callable[[Result], None]:
+    """What is called with a request's result, once and from any thread, and answers what `make` makes of it.
+    Where that fails the connection is closed: its client would wait for ever."""
+
+    def done(result: Result) -> None:
+        try:
+            entity = make(result)
+        except Exception:
+            logger().exception("an answer about %d partitions could not be made", len(result))
+            entity = Refused("its answer could not be made")
+        answer(entity)
+
+    return done
+
 
 def api_versions(cluster: Cluster, request: Request, answer: Answer) -> None:
     """All that is served; where the version asked for is not, with UNSUPPORTED_VERSION."""
@@ -71,7 +90,9 @@ def api_versions(cluster: Cluster, request: Request, answer: Answer) -> None:
 def metadata(cluster: Cluster, request: Request, answer: Answer) -> None:
     """The topics asked for, or all, and the replicas as brokers, all at the one address."""
     asked = request.body.topics
-    names = sorted(cluster.manager.topics()) if asked is None else [topic.name for topic in asked]
+    topics = cluster.manager.topics()
+    # Each once, however often it is named: the answer is then no longer than all that there is.
+    names = sorted(topics) if asked is None else dict.fromkeys(topic.name for topic in asked)
     create = cluster.auto_create and request.body.allow_auto_topic_creation
     answer(
         request.make(
@@ -130,19 +151,24 @@ def produce(cluster: Cluster, request: Request, answer: Answer) -> None:
         for topic in body.topic_data
         for data in topic.partition_data
     }
-    if len(records) != sum(len(topic.partition_data) for topic in body.topic_data):
-        raise Malformed("PRODUCE must name each partition once")
+    _check_named_once("PRODUCE", records, sum(len(topic.partition_data) for topic in body.topic_data))
     if body.transactional_id is not None:
         raise Malformed("PRODUCE must be outside a transaction: there are none here")
 
-    def done(produced: Produced) -> None:
-        if body.acks == 0:
-            errors = [error for error in produced.values() if isinstance(error, PartitionError)]
-            answer(Refused(f"acks=0, and so no other answer to: {errors[0]}") if errors else None)
-        else:
-            answer(_produced(request, produced))
+    def made(produced: Produced) -> Any:
+        if body.acks != 0:
+            return _produced(request, produced)
+        errors = [error for error in produced.values() if isinstance(error, PartitionError)]
+        return Refused(f"acks=0, and so no other answer to: {errors[0]}") if errors else None
 
-    cluster.manager.append(records, body.acks, max(0.0, body.timeout.total_seconds()), done)
+    timeout = max(0.0, body.timeout.total_seconds())
+    cluster.manager.append(records, body.acks, timeout, _answering(answer, made))
+
+
+def _check_named_once(api: str, names: Collection[TopicPartition], named: int) -> None:
+    """An answer has an entry for each naming, and would else be of any size, whatever its limits."""
+    if len(names) != named:
+        raise Malformed(f"{api} must name each partition once")
 
 
 def _produced(request: Request, produced: Produced) -> Any:
@@ -190,12 +216,13 @@ def fetch(cluster: Cluster, request: Request, answer: Answer) -> None:
         for topic in body.topics
         for wanted in topic.partitions
     }
+    _check_named_once("FETCH", positions, sum(len(topic.partitions) for topic in body.topics))
     cluster.manager.fetch(
         positions,
         min_bytes=body.min_bytes,
         max_bytes=min(body.max_bytes, MAX_FETCH_BYTES),
         max_wait=min(body.max_wait.total_seconds(), MAX_WAIT_S),
-        done=lambda fetched: answer(_fetched(request, fetched)),
+        done=_answering(answer, partial(_fetched, request)),
     )
 
 
@@ -235,6 +262,13 @@ def _fetched(request: Request, fetched: Fetched) -> Any:
 
 def list_offsets(cluster: Cluster, request: Request, answer: Answer) -> None:
     """The first offset, the one after the last that consumers see, or the first batch since a timestamp."""
+
+    asked = [
+        TopicPartition(topic.name, asked.partition_index)
+        for topic in request.body.topics
+        for asked in topic.partitions
+    ]
+    _check_named_once("LIST_OFFSETS", set(asked), len(asked))
 
     def of(name: TopicPartition, timestamp_ms: int) -> Any:
         error, found = ErrorCode.none, (-1, -1)

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tickwheel.replication.folders import make_folder
+
 try:
     import fcntl
 except ImportError:  # Windows
@@ -16,12 +18,13 @@ __all__ = ["locked"]
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold `folder`, which is made if need be, while the block runs. ValueError: another process holds it.
+def locked(folder: Path, *, flush: bool = False) -> Iterator[None]:
+    """Hold `folder` while the block runs. ValueError: another process holds it.
 
-    The system lets go of it however the process ends. Where there is no flock, nothing is held.
+    It is made if need be; `flush`: until its name is on the disk. The system lets go of it however the
+    process ends. Where there is no flock, nothing is held.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder, flush=flush)
     with open(folder / "lock", "a+b") as file:
         if fcntl is not None:
             try:

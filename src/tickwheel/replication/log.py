@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import re
 from bisect import bisect_right
 from pathlib import Path
 from typing import NamedTuple
@@ -11,9 +11,12 @@ from tickwheel.closing import Closing
 from tickwheel.log import logger
 from tickwheel.replication.batches import Batch
 from tickwheel.replication.errors import OffsetOutOfRange
+from tickwheel.replication.folders import flush_folder, make_folder
 from tickwheel.replication.segment import Segment
 
-__all__ = ["Log", "Position", "flush_folder"]
+__all__ = ["Log", "Position"]
+
+_SEGMENT = re.compile(r"[0-9]{20}\.log")
 
 
 class Position(NamedTuple):
@@ -40,11 +43,11 @@ class Log(Closing):
         self._segment_bytes = segment_bytes
         self._flush = flush
         self._epochs: list[tuple[int, int]] = []  # (leader epoch, its first offset), both ascending
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder, flush=flush)
         self._segments = self._recovered()
 
     def _recovered(self) -> list[Segment]:
-        bases = sorted(int(path.stem) for path in self._folder.glob("[0-9]*.log"))
+        bases = sorted(int(path.stem) for path in self._folder.iterdir() if _SEGMENT.fullmatch(path.name))
         if not bases:
             return [self._begin(0)]
         segments: list[Segment] = []
@@ -208,13 +211,3 @@ class Log(Closing):
     def close(self) -> None:
         for segment in self._segments:
             segment.close()
-
-
-def flush_folder(folder: Path) -> None:
-    """Have the names in it on the disk, where a system has that apart from the files'."""
-    if os.name == "posix":
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -35,6 +35,7 @@ from tickwheel.timer import Timer
 __all__ = ["Following", "From", "ReplicaManager"]
 
 MOST = 100  # replicas: each has a thread, and a file a partition
+SHORTEST_LAG = 0.001
 ALL = -1  # acks: every replica in sync
 Answers = TypeVar("Answers")
 TOPOLOGY = "topology"  # the key that followers watch besides their partitions: who leads what
@@ -92,8 +93,8 @@ class ReplicaManager(Closing):
             raise ValueError(f"replicas must be between 1 and {MOST}, got {replicas}")
         if not 1 <= min_isr <= replicas:
             raise ValueError(f"min_isr must be between 1 and replicas ({replicas}), got {min_isr}")
-        if not 0 < lag_max < math.inf:
-            raise ValueError(f"lag_max must be > 0 and finite, got {lag_max}")
+        if not SHORTEST_LAG <= lag_max < math.inf:
+            raise ValueError(f"lag_max must be >= {SHORTEST_LAG} s and finite, got {lag_max}")
         if segment_bytes < 1:
             raise ValueError(f"segment_bytes must be >= 1, got {segment_bytes}")
         self.lag_max = lag_max
@@ -105,6 +106,7 @@ class ReplicaManager(Closing):
                 range(replicas),
                 partial(Log, segment_bytes=segment_bytes, flush=flush),
                 partial(Partition, min_isr=min_isr, lag_max=lag_max, flush=flush, time=self._timer.time),
+                flush=flush,
             )
         except BaseException:
             if self._owns_timer:
@@ -287,6 +289,9 @@ class ReplicaManager(Closing):
                 empty = empty and not read.data
             except PartitionError as error:
                 answers[name] = error
+            except Exception as error:  # no memory, say: who waits for the answer must have one
+                logger().exception("%s could not be read", name)
+                answers[name] = StorageError(f"{name} could not be read: {error!r}")
         return answers
 
     def _wanted(self, name: TopicPartition, start: From, read: Read | PartitionError) -> Wanted:

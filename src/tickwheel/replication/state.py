@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tickwheel.output import whole_text
-from tickwheel.replication.log import flush_folder
+from tickwheel.replication.folders import flush_folder
 
 __all__ = ["State"]
 

@@ -10,12 +10,14 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tickwheel.replication.errors import InvalidTopic, StorageError, TopicExists, UnknownTopicOrPartition
+from tickwheel.replication.folders import make_folder
 from tickwheel.replication.log import Log
 from tickwheel.replication.partition import Partition, TopicPartition
 
 __all__ = ["Topics"]
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_STATE = re.compile(r"[0-9]{1,5}\.json")
 MOST = 10_000
 
 
@@ -25,7 +27,8 @@ class Topics:
     topics/<topic>/<number>.json        the state of a partition: a topic is what has such files
     replica-<id>/<topic>-<number>/      the log of one of its replicas
 
-    Opens all that are there. ValueError: a file is not what it should be; OSError, StorageError.
+    Opens all that are there; other files are left alone. `flush`: until the folders' names are on the disk.
+    ValueError: a file is not what it should be; OSError, StorageError.
     """
 
     def __init__(
@@ -34,6 +37,8 @@ class Topics:
         ids: Iterable[int],
         open_log: Callable[[Path], Log],
         open_partition: Callable[[TopicPartition, dict[int, Log], Path], Partition],
+        *,
+        flush: bool = False,
     ) -> None:
         self._data = data
         self._ids = tuple(ids)
@@ -41,12 +46,15 @@ class Topics:
         self._lock = threading.Lock()  # held while topics are made, and of others only partitions' in it
         self._topics: dict[str, tuple[Partition, ...]] = {}
         self._states = data / "topics"
-        self._states.mkdir(parents=True, exist_ok=True)
+        self._flush = flush
+        # From the outside in: else their names would be on the disk and not that of the folder they are in.
+        for outer in (data, self._states, *(self._replica(id) for id in self._ids)):
+            make_folder(outer, flush=flush)
         try:
             for folder in sorted(self._states.iterdir()):
                 for unfinished in folder.glob(".*.part"):  # of a process that was killed while it saved
                     unfinished.unlink()
-                numbers = [int(path.stem) for path in folder.glob("[0-9]*.json")]
+                numbers = [int(path.stem) for path in folder.glob("*.json") if _STATE.fullmatch(path.name)]
                 if numbers:
                     self._topics[folder.name] = self._opened(folder.name, max(numbers) + 1)
         except BaseException:
@@ -68,8 +76,11 @@ class Topics:
                 shutil.rmtree(self._states / topic, ignore_errors=True)
                 raise StorageError(f"{topic}: {error}") from error
 
+    def _replica(self, id: int) -> Path:
+        return self._data / f"replica-{id}"
+
     def _opened(self, topic: str, partitions: int) -> tuple[Partition, ...]:
-        (self._states / topic).mkdir(exist_ok=True)
+        make_folder(self._states / topic, flush=self._flush)
         with ExitStack() as undo:
             opened = []
             # From the last on: if this process is killed meanwhile, the next one sees how many there are.
@@ -82,7 +93,7 @@ class Topics:
     def _opened_partition(self, name: TopicPartition) -> Partition:
         with ExitStack() as undo:
             logs = {
-                id: undo.enter_context(self._open_log(self._data / f"replica-{id}" / str(name)))
+                id: undo.enter_context(self._open_log(self._replica(id) / str(name)))
                 for id in self._ids
             }
             partition = self._open_partition(name, logs, self._states / name.topic / f"{name.number}.json")
