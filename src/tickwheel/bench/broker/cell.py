@@ -29,26 +29,26 @@ class Cell:
     def measure(self, seed: int) -> Sample:
         """One run. RuntimeError: it failed; the message is its last line."""
         longest_s = self.setting.seconds + PATIENCE_S + LAST_POLLS_S + UP_AND_DOWN_S
-        arguments = {"cell": asdict(self), "seed": seed}
-        seen = in_fresh_process("tickwheel.bench.broker.cell", arguments, longest_s)
+        # Here, and not in the process that uses it: that one may be killed.
+        with TemporaryDirectory(prefix="tickwheel-") as folder:
+            arguments = {"cell": asdict(self), "seed": seed, "folder": folder}
+            seen = in_fresh_process("tickwheel.bench.broker.cell", arguments, longest_s)
         return Sample(**seen | {
             "seen": Seen(**seen["seen"]), "sizes": [Sizes(*sizes) for sizes in seen["sizes"]],
         })
 
 
-def measure_here(cell: Cell, seed: int) -> Sample:
+def measure_here(cell: Cell, seed: int, folder: str) -> Sample:
     # The loop that `tickwheel broker` has.
-    with (
-        TemporaryDirectory(prefix="tickwheel-") as folder,
-        asyncio.Runner(loop_factory=new_event_loop) as runner,
-    ):
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(measure_rate(cell.rate, cell.setting, seed, Path(folder)))
 
 
 def main(argv: list[str]) -> None:
     arguments = json.loads(argv[0])
     cell = arguments["cell"]
-    sample = measure_here(Cell(**cell | {"setting": Setting(**cell["setting"])}), arguments["seed"])
+    cell = Cell(**cell | {"setting": Setting(**cell["setting"])})
+    sample = measure_here(cell, arguments["seed"], arguments["folder"])
     json.dump(asdict(sample), sys.stdout)
     sys.stdout.flush()
     os._exit(0)     # what is still held need not be torn down one by one
