@@ -302,16 +302,19 @@ def test_on_idle_that_blocks_delays_its_executor_alone(tw, idle):
         else:
             other.set()
 
+    clock = tw.ManualClock()
     with (
         ThreadPoolExecutor(2) as pool,
-        tw.Timer(executor=pool) as timer,
-        idle.IdleTracker(0.02, on_idle, timer=timer) as tracker,
+        tw.Timer(executor=pool, clock=clock) as timer,
+        idle.IdleTracker(30, on_idle, timer=timer) as tracker,
     ):
         tracker.touch("slow")
+        clock.advance(31)
         assert entered.wait(WAIT)
         assert tracker.touch("slow") is True
         assert tracker.remove("slow") is True
         tracker.touch("quick")
+        clock.advance(31)
         assert other.wait(WAIT)
         release.set()
 
@@ -392,6 +395,8 @@ def test_close_waits_for_a_report_that_runs(idle):
     assert entered.wait(WAIT)
     closing = threading.Thread(target=tracker.close)
     closing.start()
+    closing.join(0.05)
+    assert closing.is_alive()
     release.set()
     closing.join(WAIT)
     assert gone == ["a"]

@@ -205,7 +205,22 @@ def test_close_processes_what_waits_and_then_closes_the_consumer(timer):
     with pytest.raises(RuntimeError):
         outermost.consume(event(99))
     outermost.close()
+    assert consumer.closed == 1
     assert not timer.close(), "the timer that it was given had nothing left to do"
+
+
+def test_a_consumer_that_cannot_be_closed(no_thread_left):
+    """What it raises comes out of `close`, and nothing of the chain stays behind."""
+
+    class Stuck(Recorder):
+        def close(self):
+            raise OSError("disk full")
+
+    outermost = pipeline(Stuck(), workers=2)
+    outermost.consume(event(1))
+    with pytest.raises(OSError, match="disk full"):
+        outermost.close()
+    outermost.close()
 
 
 def test_an_event_may_be_forgotten_until_the_pool_is_empty(timer):

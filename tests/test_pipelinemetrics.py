@@ -2,9 +2,11 @@
 
 import gc
 import logging
+import math
 import sys
 import threading
 import time
+from fractions import Fraction
 from uuid import UUID
 
 import pytest
@@ -65,7 +67,7 @@ def test_percentiles(seconds):
     ordered = sorted(seconds)
     rounding = 1e-12
     for field, q in PERCENTILES.items():
-        exact = ordered[max(1, int(q * len(ordered) / 100 + 0.5)) - 1]
+        exact = ordered[max(1, math.ceil(Fraction(str(q)) * len(ordered) / 100)) - 1]
         assert exact * (1 - rounding) <= getattr(latency, field) <= exact * 1.001 + 1.001e-6
     assert latency.recorded == len(seconds)
     assert latency.total == pytest.approx(sum(seconds))

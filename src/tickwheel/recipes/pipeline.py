@@ -22,6 +22,7 @@ from uuid import UUID
 
 from tickwheel.closing import Closing
 from tickwheel.log import logger
+from tickwheel.recipes.arguments import check_timer, seconds
 from tickwheel.recipes.dedup import Deduplicator
 from tickwheel.recipes.keyed import KeyedExecutor
 
@@ -74,19 +75,20 @@ class Stage(Closing, Generic[E]):
     """A consumer that wraps another one, its `downstream`.
 
     `close()` closes downstream, if that can be closed: so the outermost stage closes the chain, the consumer
-    at its end included. What a stage was given otherwise (a timer, metrics) is the caller's. Idempotent;
-    `with` calls it.
+    at its end included, once. What a stage was given otherwise (a timer, metrics) is the caller's.
+    Idempotent; `with` calls it.
     """
 
     def __init__(self, downstream: EventConsumer[E]) -> None:
         self.downstream = downstream
+        self._closed = threading.Lock()  # held once it is
 
     def consume(self, event: E, /) -> E:
         return self.downstream.consume(event)
 
     def close(self) -> None:
         close = getattr(self.downstream, "close", None)
-        if close is not None:
+        if close is not None and self._closed.acquire(blocking=False):
             close()
 
 
@@ -138,8 +140,10 @@ class IgnoreDuplicates(Stage[E]):
         return len(self._seen)
 
     def close(self) -> None:
-        super().close()  # first: an event that fails on the way out may still be forgotten
-        self._seen.close()
+        try:
+            super().close()  # first: an event that fails on the way out may still be forgotten
+        finally:
+            self._seen.close()
 
 
 class KeyedPool(Stage[E]):
@@ -207,7 +211,8 @@ class KeyedPool(Stage[E]):
         return len(self._executor)
 
     def close(self) -> None:
-        """Process what waits, and only then close downstream."""
+        """Process what waits, and only then close downstream. Called on one of its workers, which cannot wait
+        for itself, it closes downstream at once, though others may be processing."""
         self._executor.shutdown(wait=True)
         super().close()
 
@@ -242,6 +247,9 @@ def pipeline(
     retry_failed    an event whose processing failed is processed when it is delivered again. Without it
                     that is a duplicate like any other, and each event is tried at most once a window.
     """
+    # Before `metrics`, which are one pipeline's, are bound to this one.
+    seconds(window, "window")
+    check_timer(timer)
     measured = consumer if metrics is None else Measured(consumer, metrics)
 
     def forget(event: E, error: BaseException) -> None:

@@ -165,9 +165,19 @@ class _Histogram:
             counts.add(self._counts)  # in C; the percentiles are searched in Python, and without the lock
             total, clamped = self._total, self._clamped
             longest_us = self._counts.max_value
-        found = counts.get_percentile_to_value_dict(list(_PERCENTILES.values()))  # {} if it is empty
-        percentiles = {what: min(found.get(q, 0), longest_us) / 1e6 for what, q in _PERCENTILES.items()}
-        return Durations(counts.total_count, total, **percentiles, longest=longest_us / 1e6, clamped=clamped)
+        recorded = counts.total_count
+        # Asked for the exact share of a rank: a share between two ranks it rounds to the nearer one.
+        shares = {what: 100 * _rank(q, recorded) / recorded for what, q in _PERCENTILES.items() if recorded}
+        found = counts.get_percentile_to_value_dict(list(shares.values()))
+        percentiles = dict.fromkeys(_PERCENTILES, 0.0) | {
+            what: min(found[share], longest_us) / 1e6 for what, share in shares.items()
+        }
+        return Durations(recorded, total, **percentiles, longest=longest_us / 1e6, clamped=clamped)
+
+
+def _rank(q: float, count: int) -> int:
+    """The first of `count` that is not below `q` percent of them; `q` has one decimal at most."""
+    return max(1, -(-round(10 * q) * count // 1000))
 
 
 _SUMMARIES = {
