@@ -1,10 +1,11 @@
-"""Files that appear whole or not at all."""
+"""Files and folders that appear whole or not at all."""
 from __future__ import annotations
 
 import gzip
 import io
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, Any, cast
@@ -28,8 +29,7 @@ def whole_file(path: str) -> Iterator[IO[bytes]]:
             yield device
         return
     target = os.path.realpath(path)     # a link stays a link
-    folder, name = os.path.split(target)
-    neighbour = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.part")
+    neighbour = _neighbour(target)
     try:
         with io.BufferedWriter(_NamedFile(neighbour, "xb", path)) as file:
             yield file
@@ -51,6 +51,31 @@ def whole_text(path: str) -> Iterator[IO[str]]:
         packed = gzip.GzipFile("", "wb", 6, file, mtime=0) if path.endswith(".gz") else file
         with io.TextIOWrapper(cast(IO[bytes], packed), encoding="utf-8", newline="") as text:
             yield text
+
+
+@contextmanager
+def whole_folder(path: str) -> Iterator[str]:
+    """The same for a folder that is not there yet: the absolute name of its hidden neighbour, which is
+    removed with all that is in it if the block raises. ValueError: something is there. OSError names `path`.
+    """
+    target = os.path.abspath(path)
+    if os.path.lexists(target):
+        raise ValueError(f"path must be a folder that is not there yet, got {path!r}")
+    neighbour = _neighbour(target)
+    with _naming(path):
+        os.mkdir(neighbour)
+    try:
+        yield neighbour
+        with _naming(path):
+            os.rename(neighbour, target)
+    except BaseException:
+        shutil.rmtree(neighbour, ignore_errors=True)
+        raise
+
+
+def _neighbour(target: str) -> str:
+    folder, name = os.path.split(target)
+    return os.path.join(folder, f".{name}.{secrets.token_hex(4)}.part")
 
 
 class _NamedFile(io.FileIO):

@@ -2,17 +2,14 @@
 from __future__ import annotations
 
 import json
-import os
-import secrets
-import shutil
 from argparse import ArgumentTypeError, Namespace, _SubParsersAction
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from tickwheel.cli.progress import Show, progress
 from tickwheel.cli.quantities import duration_ns, file_ending_in, rate_per_s, share, whole
 from tickwheel.cli.wording import speaking_of
+from tickwheel.output import whole_folder
 from tickwheel.workload import Workload, generate, write_trace
 
 SHOW_EVERY = 10_000     # requests
@@ -57,7 +54,7 @@ def add_parser(subparsers: _SubParsersAction[Any]) -> None:
 @speaking_of(
     requests="--requests", seed="--seed", rate_per_s="--rate", p50_ms="--p50", p75_ms="--p75",
     never="--never", master="--master", n_keys="--keys", keys_per_request="--keys-per-request",
-    n_shards="--shards",
+    n_shards="--shards", path="OUT",
 )
 def run(args: Namespace) -> int:
     shape = {
@@ -108,7 +105,7 @@ def _with_spark(args: Namespace, shape: dict[str, Any]) -> None:
         shape["timeout_ms"] = args.timeout / 1e6
     # The session ends before the folder takes its place or is removed: nobody writes into it then.
     session = local_session(args.master or "local[*]", "generate --spark")
-    with _whole_folder(args.out) as folder, session as spark:
+    with whole_folder(args.out) as folder, session as spark:
         from tickwheel.spark.workload import generate_requests
 
         requests = generate_requests(spark, args.requests, n_shards=shards, **shape)
@@ -119,23 +116,3 @@ def _with_spark(args: Namespace, shape: dict[str, Any]) -> None:
                 # Sorted here, since Spark would sort by shard alone and promises no order within it.
                 ordered = requests.sortWithinPartitions("shard", "request_id")
                 ordered.write.mode("overwrite").partitionBy("shard").parquet(f"file://{folder}")
-
-
-@contextmanager
-def _whole_folder(path: str) -> Iterator[str]:
-    """The absolute name of a hidden neighbour, which becomes the folder `path` when the block ends."""
-    target = os.path.abspath(path)
-    if os.path.lexists(target):
-        raise ValueError(f"OUT must be a folder that is not there yet, got {path!r}")
-    parent, name = os.path.split(target)
-    neighbour = os.path.join(parent, f".{name}.{secrets.token_hex(4)}.part")
-    try:
-        os.mkdir(neighbour)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, path) from None
-    try:
-        yield neighbour
-        os.rename(neighbour, target)
-    except BaseException:
-        shutil.rmtree(neighbour, ignore_errors=True)
-        raise
