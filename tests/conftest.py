@@ -31,6 +31,9 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "soak: minutes long; runs with --soak only")
+    # A job in the background ignores Ctrl-C, and so would the commands that tests start, and send it.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.stash[_stderr] = os.fdopen(os.dup(2), "w")  # the real one: a dump must not land in a capture file
     phases = [Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink]  # to explain is to trace: slow
     common = settings(deadline=None, print_blob=True, phases=phases)

@@ -21,6 +21,7 @@ from tickwheel.workload import BLOCK, generate
 
 SHAPE = {"seed": 3, "rate_per_s": 2500.0, "p50_ms": 30.0, "p75_ms": 45.0, "never": 0.02}
 MANY = 3 * BLOCK + 1234
+HANG_S = 120        # guards against hanging, never decides what is right
 
 
 def one_process(requests, **shape):
@@ -110,35 +111,39 @@ def command(*argv, env=None):
     )
 
 
-def started(folder):
-    """A command that makes a workload without end, once it writes."""
-    endless = ["generate", str(folder / "out"), "--spark", "--master", "local[2]", "--requests", "2000000000"]
+@pytest.fixture
+def started(tmp_path):
+    """A command that makes a workload without end, and writes it."""
+    endless = ["--requests", "2000000000", "--master", "local[2]"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "tickwheel.cli", *endless], stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "tickwheel.cli", "generate", str(tmp_path / "out"), "--spark", *endless],
+        stderr=subprocess.PIPE, text=True,
     )
-    while not list(folder.glob(".out.*.part/_temporary/**/*.parquet")):
-        assert process.poll() is None, process.stderr.read()
-        sleep(0.1)
-    return process
+    try:
+        while not list(tmp_path.glob(".out.*.part/_temporary/**/*.parquet")):
+            assert process.poll() is None, process.stderr.read()
+            sleep(0.1)
+        yield process
+    finally:
+        process.kill()      # one that has not ended by itself fills the disk
+        process.wait()
 
 
-def test_control_c_leaves_nothing_behind(tmp_path):
+def test_control_c_leaves_nothing_behind(started, tmp_path):
     """Neither a folder nor a word, though pyspark and py4j have much to say."""
-    process = started(tmp_path)
-    process.send_signal(signal.SIGINT)
-    _, error = process.communicate()
-    assert (process.returncode, error) == (130, "")
+    started.send_signal(signal.SIGINT)
+    _, error = started.communicate(timeout=HANG_S)
+    assert (started.returncode, error) == (130, "")
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds the JVM in /proc")
-def test_a_java_process_that_dies_is_one_line(tmp_path):
+def test_a_java_process_that_dies_is_one_line(started, tmp_path):
     """Killed, say by a machine without memory: no trace of two languages, and no half a folder."""
-    process = started(tmp_path)
-    (java,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    (java,) = Path(f"/proc/{started.pid}/task/{started.pid}/children").read_text().split()
     os.kill(int(java), signal.SIGKILL)
-    _, error = process.communicate()
-    assert (process.returncode, error) == (2, "tickwheel: Spark's Java process has ended before its time\n")
+    _, error = started.communicate(timeout=HANG_S)
+    assert (started.returncode, error) == (2, "tickwheel: Spark's Java process has ended before its time\n")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -147,6 +152,8 @@ def test_a_java_process_that_dies_is_one_line(tmp_path):
     [
         (["no/out"], "no/out: No such file or directory"),
         (["out", "--requests", "-1", "--master", "nowhere"], "--requests must be >= 0, got -1"),
+        (["out", "--requests", "0", "--shards", "3"],
+         "--shards must be 1 where there are no requests, got 3"),
         (["out", "--keys", "2"], "--keys must be between keys_per_request (3) and 2**53, got 2"),
         (["out", "--master", "nowhere"], "--master must be one that Spark starts on, got 'nowhere': "
                                         "Master must either be yarn or start with spark, k8s, or local"),

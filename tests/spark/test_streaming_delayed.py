@@ -4,7 +4,7 @@ import pytest
 from microbatches import DAY, Folder, at, counted, cut, playing, shuffled
 from plain_loops import outcomes
 
-from tickwheel.spark.streaming import delayed_operations
+from tickwheel.spark.streaming import _timeout_us, delayed_operations
 
 DELAY_S = 4
 
@@ -92,3 +92,19 @@ def test_a_day_is_24_hours_in_every_time_zone(spark, tmp_path):
         assert (row["outcome"], row["deadline"]) == ("expired", at(100 + 200 * DAY + 3723.000004))
     finally:
         spark.conf.set("spark.sql.session.timeZone", zone)
+
+
+@pytest.mark.parametrize(
+    ("interval", "us"),
+    [
+        ("'1 02:03:04.000001' DAY TO SECOND", 93_784_000_001),
+        ("'5' SECOND", 5_000_000),
+        ("'90' MINUTE", 5_400_000_000),
+        ("'1:30' MINUTE TO SECOND", 90_000_000),
+        ("'5' DAY", 432_000_000_000),
+    ],
+)
+def test_a_timeout_may_be_an_interval_of_any_parts(spark, interval, us):
+    """Each is a type of its own."""
+    requests = spark.sql(f"SELECT INTERVAL {interval} AS patience")
+    assert requests.select(_timeout_us(requests, "patience")).first()[0] == us

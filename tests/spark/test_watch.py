@@ -251,8 +251,26 @@ def test_what_is_wrong_with_the_options_is_one_line(refused):
         assert refused(option, place) == line
     assert refused("--schema", "client string, `t.s` int", column="t.s") == (
         "--time must have no dot in its name: no watermark goes on it, got 't.s'")
+    Path("file").touch()
+    assert refused(*fixed, "--out", "file") == "file: Not a directory"
     assert main(["watch", "nowhere", *arguments()[2:]]) == 2
     assert not Path("state").exists()
+
+
+def test_a_folder_that_spark_would_take_for_a_pattern(here, capsys):
+    """It would follow another folder, or none, and say nothing."""
+    Path("in[1]").mkdir()
+    assert main(["watch", "in[1]", *arguments()[2:]]) == 2
+    assert capsys.readouterr().err == "tickwheel: FOLDER must be without '[' in its name, got 'in[1]'\n"
+
+
+def test_clients_are_told_apart_as_they_stand_in_the_file(here, capsys):
+    """Though all of them look like a number, and the same one."""
+    put("1.csv", "007,1", "7,2", "07,3", "1,300")
+    watch()
+    assert [row[:2] for row in silences(capsys.readouterr().out.splitlines())] == [
+        ("007", 1), ("07", 3), ("7", 2)
+    ]
 
 
 def test_what_is_wrong_with_the_rows_is_one_line(refused):

@@ -380,3 +380,11 @@ def test_a_generated_workload(spark, tmp_path, count):
         oracle = completed_in_sql(trace, Config(tick))
         found = [(int(row["shard"]), row["completed"]) for row in rows if row["tick_ms"] == tick]
         assert sorted(found) == sorted(4 * list(oracle.items()))
+
+
+def test_a_shard_may_be_an_instant(spark):
+    """As anything that Spark can group by."""
+    trace = spark.sql("SELECT timestamp'2020-01-01' AS shard, 1 AS arrival_ms, 2 AS completion_ms")
+    (row,) = replay(trace, [Config()], timeout=5).collect()
+    (wanted,) = trace.collect()
+    assert (row["shard"], row["completed"]) == (wanted["shard"], 1)

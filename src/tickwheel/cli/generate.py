@@ -99,6 +99,8 @@ def _with_spark(args: Namespace, shape: dict[str, Any]) -> None:
     from tickwheel.spark.session import local_session
 
     shards = 1 if args.shards is None else args.shards
+    if shards > 1 and args.requests == 0:
+        raise ValueError(f"--shards must be 1 where there are no requests, got {shards}")
     keys = {"n_keys": args.keys, "keys_per_request": args.keys_per_request}
     shape |= {name: value for name, value in keys.items() if value is not None}
     if args.timeout is not None:

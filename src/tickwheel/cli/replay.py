@@ -2,13 +2,13 @@
 from __future__ import annotations
 
 import json
-import os
 from argparse import Namespace, _SubParsersAction
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from tickwheel.cli.places import check_results
 from tickwheel.cli.progress import Show, progress
 from tickwheel.cli.quantities import duration_ns, file_ending_in, whole
 from tickwheel.cli.trace_options import add_trace_options
@@ -59,7 +59,7 @@ def run(args: Namespace) -> int:
     from tickwheel.replay.outcomes import outcome_file
     from tickwheel.trace import Trace
 
-    _check_files(trace=args.trace, outcomes=args.outcomes, report=args.report)
+    check_results([args.trace], outcomes=args.outcomes, report=args.report)
     timeout_ns = args.timeout if args.timeout_column is None else None
     trace = Trace(
         args.trace,
@@ -94,16 +94,6 @@ def run(args: Namespace) -> int:
             file.write(page.html(result))
     print(_json(result) if args.json else _text(result))
     return 0
-
-
-def _check_files(**paths: str | None) -> None:
-    """No two of them are one file: a result must not take the trace's place."""
-    names: dict[str, str] = {}
-    for name, path in paths.items():
-        if path is not None:
-            other = names.setdefault(os.path.realpath(path), name)
-            if other != name:
-                raise ValueError(f"--{name} must be another file than the {other}, got {path!r}")
 
 
 def _shown(trace: Trace, show: Show) -> Iterator[Chunk]:

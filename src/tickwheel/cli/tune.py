@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tickwheel.cli.bench_quantities import listed
 from tickwheel.cli.output_options import add_output_options
+from tickwheel.cli.places import check_results
 from tickwheel.cli.progress import progress
 from tickwheel.cli.quantities import duration_ns, whole
 from tickwheel.cli.trace_options import add_trace_options
@@ -54,8 +55,7 @@ def run(args: Namespace) -> int:
     from tickwheel.cli.tune_text import as_json, as_text
     from tickwheel.output import whole_text
 
-    if args.report and os.path.realpath(args.report) in map(os.path.realpath, args.traces):
-        raise ValueError(f"--report must be another file than the trace, got {args.report!r}")
+    check_results(args.traces, report=args.report)
     for trace in args.traces:
         os.stat(trace)      # before Spark starts
     with ExitStack() as files:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import signal
 import sys
 from argparse import ArgumentTypeError, Namespace, RawDescriptionHelpFormatter, _SubParsersAction
@@ -13,6 +14,7 @@ from datetime import timedelta
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
+from tickwheel.cli.places import has_scheme, is_inside
 from tickwheel.cli.quantities import duration_ns, whole
 from tickwheel.cli.signals import stopped_by_signals
 from tickwheel.cli.wording import speaking_of
@@ -78,7 +80,7 @@ def add_parser(subparsers: _SubParsersAction[Any]) -> None:
 
 @speaking_of(
     master="--master", schema="--schema", time="--time", unit="--unit", key="--key", timeout="--timeout",
-    n_shards="--shards",
+    n_shards="--shards", df="the stream", folder="FOLDER",
 )
 def run(args: Namespace) -> int:
     from tickwheel.spark.session import local_session
@@ -103,7 +105,7 @@ def run(args: Namespace) -> int:
         options = dict(args.option)
         schema = args.schema
         if schema is None and folder is not None:
-            schema = schema_of(spark, args.format, folder, options)
+            schema = schema_of(spark, args.format, folder, options, key=args.key)
             ddl = as_ddl(schema)
             _tell({"schema": ddl} if args.json else f"--schema, from the files that are there: {ddl}")
         rows = stream_of(spark, args.format, folder, options, schema)
@@ -129,36 +131,30 @@ def run(args: Namespace) -> int:
 
 def _check_places(args: Namespace) -> None:
     """FOLDER is there, and no other checkpoint's results in the way. What has a scheme is left to Spark."""
-    if args.folder is not None and not _has_scheme(args.folder) and not os.path.isdir(args.folder):
+    if args.folder is not None and not has_scheme(args.folder) and not os.path.isdir(args.folder):
         problem = errno.ENOTDIR if os.path.exists(args.folder) else errno.ENOENT
         raise OSError(problem, os.strerror(problem), args.folder)
+    if args.folder is not None and (pattern := re.search(r"[][{}*?\\]", args.folder)):
+        # Spark takes it for a pattern, and follows what matches: another folder, or none, without a word.
+        raise ValueError(f"folder must be without {pattern[0]!r} in its name, got {args.folder!r}")
+    if args.out and not has_scheme(args.out) and os.path.exists(args.out) and not os.path.isdir(args.out):
+        raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), args.out)
     places = {"folder": args.folder, "--checkpoint": args.checkpoint, "--out": args.out}
     names: dict[str, str] = {}
     for name, place in places.items():
         if place is not None and (other := names.setdefault(os.path.realpath(place), name)) != name:
             raise ValueError(f"{name} must be another folder than the {other}, got {place!r}")
     for name in ("--checkpoint", "--out"):
-        if args.folder and places[name] and _is_inside(places[name], args.folder):
+        if args.folder and places[name] and is_inside(places[name], args.folder):
             raise ValueError(f"{name} must not be inside the folder that is followed, got {places[name]!r}")
-    begun = _has_scheme(args.checkpoint) or os.path.isdir(os.path.join(args.checkpoint, "offsets"))
+    begun = has_scheme(args.checkpoint) or os.path.isdir(os.path.join(args.checkpoint, "offsets"))
     if args.out and not begun and os.path.isdir(args.out) and os.listdir(args.out):
         raise ValueError(f"--out must be empty where --checkpoint is new, got {args.out!r}")
 
 
-def _is_inside(place: str, folder: str) -> bool:
-    if _has_scheme(place) or _has_scheme(folder):
-        return False
-    outer = os.path.realpath(folder)
-    return os.path.commonpath([outer, os.path.realpath(place)]) == outer
-
-
-def _has_scheme(place: str) -> bool:
-    return "://" in place
-
-
 def _absolute(place: str) -> str:
     """For a JVM, which may be in another folder."""
-    return place if _has_scheme(place) else os.path.abspath(place)
+    return place if has_scheme(place) else os.path.abspath(place)
 
 
 def _option(text: str) -> tuple[str, str]:

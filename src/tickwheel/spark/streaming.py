@@ -260,6 +260,7 @@ def _timeout_us(requests: DataFrame, column: str) -> Column:
 
 def _interval_us(interval: Column) -> Column:
     """By its parts: added to an instant, days would be those of the session's time zone."""
+    interval = interval.cast(DayTimeIntervalType())     # which has all parts
     seconds = F.lit(0).cast(LongType())
     for unit, length in (("DAY", 86_400), ("HOUR", 3_600), ("MINUTE", 60)):
         seconds += F.extract(F.lit(unit), interval).cast(LongType()) * length

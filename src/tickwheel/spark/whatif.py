@@ -141,7 +141,7 @@ class _Plan:
             {"shard": shard, "timeout_max_ms": longest / 1e6, **_row(config, replay.finish())}
             for config, replay in zip(self.configs, replays, strict=True)
         ]
-        return pa.RecordBatch.from_pylist(rows, to_arrow_schema(self.result))
+        return pa.RecordBatch.from_pylist(rows, to_arrow_schema(self.result, timezone="UTC"))
 
 
 def replay(
